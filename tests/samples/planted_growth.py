@@ -33,6 +33,17 @@ def queue(seed: int) -> Planted:
     return Planted(at_s, in_order(at_s, work_s) + 0.002, length_s)
 
 
+def overload(capacity_per_s: float, drain_s: float, *, from_share: float = 0, seed: int = 0) -> Planted:
+    """Return 100 a second for 60 s, of which a server takes fewer, from the start or later; `inf` after the drain."""
+    rng = np.random.default_rng((4, seed))
+    length_s, per_s = 60.0, 100
+    at_s = np.arange(round(length_s * per_s)) / per_s
+    work_s = rng.lognormal(-(0.3**2) / 2, 0.3, at_s.size) / capacity_per_s
+    work_s[at_s < from_share * length_s] *= 0.7 * capacity_per_s / per_s
+    elapsed_s = in_order(at_s, work_s) + 0.002
+    return Planted(at_s, np.where(at_s + elapsed_s > length_s + drain_s, np.inf, elapsed_s), length_s)
+
+
 def drift(seed: int) -> Planted:
     """Return latencies that get half as long, or up to three times as long, over the window; neighbours are alike."""
     rng = np.random.default_rng((2, seed))

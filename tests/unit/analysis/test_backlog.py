@@ -12,6 +12,7 @@ from tests.samples.finished_trials import AnalysedTrial as Trial
 from stepbench.analysis.backlog import find_backlog
 from stepbench.analysis.thresholds import decide
 from stepbench.contracts.threshold.parser import parse_threshold
+from stepbench.stats.trend import find_trend
 
 MS = 10**6
 EVENTS = 200
@@ -33,14 +34,58 @@ def test_planted_queues_are_found_and_planted_drifts_are_none(seed: int) -> None
     assert find_backlog(drift.elapsed_s, drift.at_s, drift.length_s) is None
 
 
+@pytest.mark.parametrize("from_share", [0, 0.6])
+@pytest.mark.parametrize("drain_s", [5, 10, 30, 60])
+@pytest.mark.parametrize("capacity_per_s", [80, 70, 60, 50, 40, 30, 10])
+def test_a_queue_is_found_though_its_last_events_never_arrive(
+    capacity_per_s: float, drain_s: float, from_share: float
+) -> None:
+    """The stronger the overload, the more is beyond the drain limit: once "slower at p50: 1,508 times"."""
+    found = present(find_backlog(*_arguments(planted_growth.overload(capacity_per_s, drain_s, from_share=from_share))))
+    assert found.accepted_per_s == pytest.approx(100, rel=0.02)
+    assert found.kept_up_per_s == pytest.approx(capacity_per_s, rel=0.05 if from_share == 0 else 0.5)
+    assert found.after_s > found.before_s
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_what_is_lost_is_no_queue(seed: int) -> None:
+    """One of twenty at random, or all from some moment on, after latencies that were as usual."""
+    at_s, elapsed_s, length_s = planted_growth.clean(seed)
+    assert find_backlog(elapsed_s, at_s, length_s) is None
+    lost = [np.random.default_rng((5, seed)).random(at_s.size) < 0.05]
+    lost += [at_s >= share * length_s for share in (0.2, 0.5, 0.8)]
+    for each in lost:
+        assert find_backlog(np.where(each, np.inf, elapsed_s), at_s, length_s) is None
+
+
+@pytest.mark.parametrize(
+    ("per_s", "length_s", "first_s", "last_s"), [(200, 10, 0.02, 0.05), (1_000, 5, 0.005, 0.015), (100, 30, 0.05, 0.12)]
+)
+@pytest.mark.parametrize("lost", [0, 0.05])
+def test_what_keeps_up_with_its_load_is_a_drift(
+    per_s: int, length_s: float, first_s: float, last_s: float, lost: float
+) -> None:
+    """Once "fell behind: kept up with 200 of 200/s"; events that are lost at random are no backlog either."""
+    rng = np.random.default_rng(6)
+    at_s = np.arange(round(per_s * length_s)) / per_s
+    elapsed_s = first_s * (last_s / first_s) ** (at_s / length_s) * rng.lognormal(0, 0.1, at_s.size)
+    elapsed_s[rng.random(at_s.size) < lost] = np.inf
+    assert find_backlog(elapsed_s, at_s, length_s) is None
+    assert present(find_trend(elapsed_s, at_s, length_s)).ratio > 1.5
+
+
+def _arguments(planted: planted_growth.Planted) -> tuple[planted_growth.Values, planted_growth.Values, float]:
+    return planted.elapsed_s, planted.at_s, planted.length_s
+
+
 def test_medians_that_rise_by_fits_and_starts_are_a_queue() -> None:
     """Per 5 s 1.6, 54, 212, 166, 422 and 468 ms: once "66 ms [0, 24,634]", without a word of it."""
     rng = np.random.default_rng(5)
-    at_s = np.arange(30 * 200) / 200
-    level_s = np.repeat([0.0016, 0.054, 0.212, 0.166, 0.422, 0.468], 1_000)
+    at_s = np.arange(30 * 1_000) / 1_000
+    level_s = np.repeat([0.0016, 0.054, 0.212, 0.166, 0.422, 0.468], 5_000)
     found = present(find_backlog(level_s * rng.lognormal(0, 0.2, at_s.size), at_s, 30))
-    assert found.waiting == pytest.approx(200 * (0.468 - 0.04), rel=0.2)
-    assert found.reason.startswith("fell behind: kept up with 19")
+    assert found.waiting == pytest.approx(1_000 * (0.468 - 0.04), rel=0.2)
+    assert found.reason.startswith("fell behind: kept up with 98")
 
 
 def queued() -> Trial:
@@ -71,6 +116,22 @@ def test_its_quantiles_have_no_interval_and_those_of_the_write_have() -> None:
     assert present(window.response_trigger_ms).p90.fell_behind
     assert window.service_ms.p50.high is not None
     assert present(window.kept_up_per_s) == pytest.approx(16, rel=0.05)
+
+
+def test_a_queue_beyond_the_drain_limit_fell_behind_as_well() -> None:
+    """A quarter of the load is worked through: no median at all, and no verdict on it."""
+    trial = Trial()
+    trial.records.phase(0)
+    wait_ns = np.round((0.002 + planted_growth.in_order(DUE_S, np.full(EVENTS, 1 / 5))) * SECOND_NS).astype(np.int64)
+    lost = np.nonzero(DUE_S * SECOND_NS + wait_ns > 13 * SECOND_NS)[0]
+    trial.records.phase(1, latency_ns=wait_ns, lost=tuple(lost.tolist()))
+    (caveat,) = trial.caveats("fell_behind")
+    assert "(median at first) until most events never came through, and 151 more events waited" in caveat.text
+    window = trial.result().summary.windows[0]
+    assert present(window.kept_up_per_s) == pytest.approx(5, abs=0.2)
+    p50 = window.latency_ms.p50
+    assert (p50.value, p50.low, p50.fell_behind) == (None, None, True)
+    assert decide(parse_threshold("p50 < 60 s"), p50).state == "failed"
 
 
 @pytest.mark.parametrize(

@@ -296,3 +296,19 @@ def test_a_schedule_falls_behind_and_clients_that_wait_cannot(phase: dict[str, A
     assert (None if window.kept_up_per_s is None else round(window.kept_up_per_s)) == (30 if behind else None)
     kinds = present(window.operations).kinds
     assert all(each.service_ms.p50.fell_behind == behind for each in kinds)
+
+
+@pytest.mark.parametrize("overloaded", [True, False], ids=["overload", "outage"])
+def test_requests_that_time_out_wait_in_a_queue_where_those_before_them_did(*, overloaded: bool) -> None:
+    """40 a second are due and 20 are answered, until they wait for 5 s and time out; or answers cease after 10 s."""
+    n, unknown = 1_200, 2
+    service_ns = np.arange(n) * 25 * MS + 2 * MS if overloaded else np.full(n, 2 * MS)
+    late = np.arange(n) >= 200 if overloaded else np.arange(n) >= 400
+    result = analysed(
+        np.where(late, 5 * SECOND, service_ns),
+        outcome=np.where(late, unknown, 0).astype(np.uint8),
+        error=np.where(late, ERRORS.index("timeout"), 0).astype(np.uint16),
+        phase={"name": "steady", "load": [{"rate_per_s": 40, "duration_s": 30}]},
+    )
+    assert ("fell_behind" in {each.kind for each in result.summary.caveats}) == overloaded
+    assert result.summary.windows[0].service_ms.p50.fell_behind == overloaded

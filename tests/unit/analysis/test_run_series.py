@@ -118,10 +118,11 @@ def test_one_repeat_beyond_the_drain_limit_counts_as_what_it_is_at_least() -> No
     assert estimate.low == pytest.approx(4)
 
 
-def test_a_run_that_fell_behind_has_no_number() -> None:
+@pytest.mark.parametrize(("value", "beyond"), [(500, ""), (None, "> drain limit (30 s); ")], ids=["known", "beyond"])
+def test_a_run_that_fell_behind_has_no_number(value: float | None, beyond: str) -> None:
     """Its quantiles are those of its length; a group that had kept up before does not pass."""
     *before, last = summaries(noise(20))
-    grown = Estimate(value=500, low=300, reason="fell behind: kept up with 96 of 200/s")
+    grown = Estimate(value=value, low=value and 300, reason=f"{beyond}fell behind: kept up with 96 of 200/s")
     (window,) = last.trials[0].windows
     times = window.latency_ms.model_copy(update=dict.fromkeys(("p50", "p90", "p99"), grown))
     behind = of_trials(last, windows=(window.model_copy(update={"latency_ms": times}),))

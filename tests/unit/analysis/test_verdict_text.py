@@ -142,11 +142,16 @@ def test_tails_that_differ_in_all_repeats_alike_are_told_first() -> None:
     assert describe_effects(effects, Names("B", "A")).startswith("B is slower at p90: 114 against 11.9 ms, 9.6 times [")
 
 
-def test_what_fell_behind_decides_nothing() -> None:
-    """Neither latency nor errors: both grow with the length of the run."""
+@pytest.mark.parametrize(
+    "behind",
+    [BEHIND, BEYOND.model_copy(update={"reason": f"{BEYOND.reason}; {BEHIND.reason}"})],
+    ids=["known", "beyond"],
+)
+def test_what_fell_behind_decides_nothing(behind: Estimate) -> None:
+    """Neither latency nor errors: both grow with the length of the run, be it within or beyond the drain limit."""
     one, other = matrix("writers", {1: [1.0], 2: [60.0]})
-    grown = _with_p90(60.0, BEHIND).model_copy(update={"kept_up_per_s": 1958.3})
-    times = grown.latency_ms.model_copy(update={"p50": BEHIND, "p99": BEHIND})
+    grown = _with_p90(60.0, behind).model_copy(update={"kept_up_per_s": 1958.3})
+    times = grown.latency_ms.model_copy(update={"p50": behind, "p99": behind})
     grown = grown.model_copy(update={"latency_ms": times})
     (found,) = plan_verdicts([one, other.model_copy(update={"windows": (grown,)})])
     assert {effect.finding for effect in found.effects} == {"unknown"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.samples.estimates import Values, autoregressive, even_sample, numbers, order_statistic_interval, present
 
 from stepbench.errors import InsufficientSampleError
-from stepbench.stats.estimates import LEVELS, NOTHING, percentile_table
+from stepbench.stats.estimates import LEVELS, NOTHING, Sample, percentile_table
 
 
 def independent(n: int, seed: int = 5) -> Values:
@@ -208,3 +208,15 @@ def test_what_never_came_is_beyond_the_drain_limit() -> None:
 def test_nothing_measured_is_said() -> None:
     """Zero would look like a very fast store."""
     assert [row.estimate.value for row in percentile_table(even_sample(np.empty(0)))] == [None] * len(LEVELS)
+
+
+def test_what_grew_has_no_lower_limit_where_its_first_half_is_missing() -> None:
+    """Three of four were lost at first, and none later: the median of all bounds nothing."""
+    at_s = np.arange(400) / 40
+    values = np.where((at_s < 5) & (np.arange(400) % 4 > 0), np.inf, 1 + at_s)
+    sample = Sample(values, at_s, 10, 30, np.random.default_rng(1), "fell behind: kept up with 3 of 4/s")
+    p50, p99 = sample.estimate(0.5), sample.estimate(0.99)
+    assert (p50.value is not None, p50.low, p50.fell_behind) == (True, None, True)
+    assert (p99.value, p99.reason, p99.fell_behind) == (
+        None, "> drain limit (30 s); fell behind: kept up with 3 of 4/s", True,
+    )  # fmt: skip

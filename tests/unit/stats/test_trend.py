@@ -7,7 +7,7 @@ import pytest
 from tests.samples import planted_growth
 from tests.samples.estimates import present
 
-from stepbench.stats.trend import LEAST_EVENTS, bin_medians, find_trend
+from stepbench.stats.trend import LEAST_EVENTS, bin_medians, end_of_arrivals_s, find_trend
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -58,3 +58,13 @@ def test_each_span_has_its_median() -> None:
     """Of an even number the mean of the two in the middle; of none, none."""
     values, at_s = np.array([5.0, 1.0, 4.0, 2.0, 9.0]), np.array([0.1, 0.2, 0.3, 0.4, 2.5])
     assert bin_medians(values, at_s, 3, 3).tolist() == pytest.approx([3.0, np.nan, 9.0], nan_ok=True)
+
+
+def test_arrivals_end_where_most_are_missing_from_then_on() -> None:
+    """Whatever is lost before, or arrives after; a last stretch below a tenth of the window is no end."""
+    at_s = np.arange(100) / 10
+    values = np.where(at_s < 6, 1.0, np.inf)
+    values[[5, 17, 80]] = np.inf, np.inf, 1.0
+    assert end_of_arrivals_s(values, at_s, 10) == 6
+    assert end_of_arrivals_s(np.where(at_s < 9.5, 1.0, np.inf), at_s, 10) == 10
+    assert end_of_arrivals_s(np.full(100, np.inf), at_s, 10) == 0

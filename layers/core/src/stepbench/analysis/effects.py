@@ -152,7 +152,13 @@ def _quantile_effect(name: LatencyMeasure, b: list[Estimate], a: list[Estimate],
 
 
 def _finding_beyond(b: Sequence[Estimate], a: Sequence[Estimate]) -> Finding | None:
-    """Return the finding where one side lies beyond the drain limit: surely above all that the other side may be."""
+    """
+    Return the finding where one side lies beyond the drain limit: surely above all that the other side may be.
+
+    None where a run fell behind, which decides nothing.
+    """
+    if any(run.fell_behind for run in (*b, *a)):
+        return None
     if _lies_beyond(b, a):
         return "higher"
     return "lower" if _lies_beyond(a, b) else None

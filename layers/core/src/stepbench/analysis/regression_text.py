@@ -23,7 +23,8 @@ def describe(finding: SeriesFinding, settings: DetectorSettings, last_reason: st
 
 def describe_gone(reason: str) -> str:
     """Say that the last run has no number, or that it fell behind."""
-    return f"the last run {reason}" if reason.startswith(FELL_BEHIND) else "the last run has no number"
+    _, behind, kept_up = reason.partition(FELL_BEHIND)
+    return f"the last run {behind}{kept_up}" if behind else "the last run has no number"
 
 
 def _say(finding: SeriesFinding, settings: DetectorSettings) -> str:

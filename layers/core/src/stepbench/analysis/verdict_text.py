@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench import digits
 from stepbench.analysis.comparability import STORE, shorten_path
 from stepbench.analysis.effects import OF_INTEREST, OF_INTEREST_WORDS, QUANTILES
-from stepbench.contracts.measures import Estimate
+from stepbench.contracts.measures import FELL_BEHIND, Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,7 +162,9 @@ def _why_unknown(quantiles: Sequence[Effect], names: Names) -> str:
         if len(behind) > 1:
             return f"{names.b} and {names.a} both fell behind"
         if behind:
-            return f"{behind[0][0]} {(behind[0][1].reason or '').replace(': ', ' and ')}"
+            (name, side), *_ = behind
+            kept_up = (side.reason or "").partition(FELL_BEHIND)[2]
+            return f"{name} {FELL_BEHIND}{kept_up.replace(': ', ' and ')}"
     effect = quantiles[0]
     reason = effect.ratio.reason if effect.ratio else None
     if effect.a.value is None or effect.b.value is None:

@@ -71,7 +71,7 @@ class MeasuredWindow:
         self._end_ns = phase_start_ns + round(window.to_s * NS_PER_S)
         self._held = np.zeros(self._events.size, dtype=np.bool_)
         self.offered = self.sent = self.n = achieved = 0
-        refused = [np.empty(0, np.int64)]
+        refused, unanswered = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for part, place in self._places():
             inside, done = self._inside(part)
             self.offered += int(np.count_nonzero(inside))
@@ -79,10 +79,11 @@ class MeasuredWindow:
             sent = inside & (part.outcome <= Outcome.UNKNOWN)
             self.sent += int(np.count_nonzero(sent))
             refused.append(part.first + np.nonzero(sent & (part.outcome != Outcome.OK))[0])
+            unanswered.append(part.first + np.nonzero(inside & (part.outcome == Outcome.UNKNOWN))[0])
             self._held[place] = inside & part.timed
             self.n += int(np.count_nonzero(self._held[place]))
         self.achieved_per_s = achieved / self.length_s
-        self._refused = np.concatenate(refused)
+        self._refused, self._unanswered = np.concatenate(refused), np.concatenate(unanswered)
 
     def _places(self) -> Iterator[tuple[Joined, slice]]:
         for part in self._events.parts():
@@ -211,13 +212,21 @@ class MeasuredWindow:
         """Return what fell behind: arrivals, or answers to what was due; None in closed loop, where nothing can."""
         if self._plan.phases[self.phase].closed is not None:
             return None
-        elapsed_s, at_s = self._latency_s if self._arrives else self._thinned_s(response_write)
-        found = find_backlog(elapsed_s, at_s, self.length_s)
+        found = find_backlog(*(self._latency_s if self._arrives else self._answers_s()), self.length_s)
         return found and found.times(self._every)
 
     @cached_property
     def _latency_s(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return self._thinned_s(latency_of(self._plan))
+
+    def _answers_s(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return how long after they were due operations were answered, and when that was; `inf` of unknown outcome."""
+        elapsed_s, at_s = self._thinned_s(response_write)
+        unknown_at_s = self._since_start_s(np.sort(self._t0_ns[self._unanswered - self._events.first])[:: self._every])
+        elapsed_s = np.append(elapsed_s, np.full(unknown_at_s.size, np.inf))
+        at_s = np.append(at_s, unknown_at_s)
+        order = np.argsort(at_s, kind="stable")
+        return elapsed_s[order], at_s[order]
 
     @property
     def _every(self) -> int:

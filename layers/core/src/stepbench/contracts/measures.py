@@ -14,7 +14,7 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.deliveries import Deliveries
 
 FELL_BEHIND = "fell behind"
-"""How the reason begins why a quantile has no interval where events waited ever longer."""
+"""It is in the reason why a quantile has no interval, or no value, where events waited ever longer."""
 
 
 class Estimate(Contract):
@@ -34,7 +34,7 @@ class Estimate(Contract):
     @property
     def fell_behind(self) -> bool:
         """Tell whether it is of a queue that grew: it says how long the window was, and decides nothing."""
-        return (self.reason or "").startswith(FELL_BEHIND)
+        return FELL_BEHIND in (self.reason or "")
 
     @property
     def at_least(self) -> float | None:

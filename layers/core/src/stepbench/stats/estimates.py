@@ -157,7 +157,7 @@ class Sample:
             return Estimate(value=None, reason=NOTHING)
         value = quantile(self.ascending, q)
         if math.isinf(value):
-            return Estimate(value=None, reason=beyond)
+            return Estimate(value=None, reason=f"{beyond}; {self.unsteady}" if self.unsteady else beyond)
         try:
             levels = self.levels(q)
         except InsufficientSampleError as shortage:
@@ -184,9 +184,10 @@ class Sample:
         return min(at_level(self.ascending, lowest_level(worth, q)), value) if worth >= min_sample(0.5) else None
 
     def _early(self, q: float, value: float) -> float | None:
-        """Return the quantile of the window's first half, which is at most the given one of all of it."""
+        """Return the first half's quantile, at most the given one of the whole window; None where it is missing."""
         half = np.sort(self.values[self.at_s < self.length_s / 2])
-        return min(quantile(half, q), value) if half.size else None
+        early = quantile(half, q) if half.size else math.inf
+        return min(early, value) if math.isfinite(early) else None
 
     def latency(self) -> Latency:
         """Return all that the summary shows of a measure."""

@@ -76,6 +76,23 @@ def find_trend(values: NDArray[np.float64], at_s: NDArray[np.float64], length_s:
     return None
 
 
+def end_of_arrivals_s(values: NDArray[np.float64], at_s: NDArray[np.float64], length_s: float) -> float:
+    """
+    Return since when most values are missing; the window's length where that is less than one of its spans.
+
+    Values that are missing here and there do not move it: before it most are known, wherever one begins to count.
+
+    Args:
+        values: shape (n,); `inf` = missing.
+        at_s: shape (n,), ascending, seconds since the window's start.
+        length_s: of the window.
+    """
+    surplus = np.cumsum(np.where(np.isfinite(values), 1, -1))
+    known = int(np.argmax(surplus)) + 1 if surplus.size and surplus.max() > 0 else 0
+    end_s = float(at_s[known]) if known < at_s.size else length_s
+    return end_s if length_s - end_s >= length_s / SPANS else length_s
+
+
 def bin_medians(
     values: NDArray[np.float64], at_s: NDArray[np.float64], length_s: float, bins: int
 ) -> NDArray[np.float64]:

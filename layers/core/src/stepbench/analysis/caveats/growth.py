@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.result import Caveat
@@ -45,12 +46,17 @@ def find_growth(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
 
 
 def _fell_behind(window: str, subject: str, found: Backlog, place: int) -> Caveat:
-    before, after = (latency(1_000 * each_s) for each_s in (found.before_s, found.after_s))
+    before = latency(1_000 * found.before_s)
+    grew = (
+        f"latency grew from {before} (median at first) until most events never came through"
+        if math.isinf(found.after_s)
+        else f"latency grew from {before} to {latency(1_000 * found.after_s)} (medians of its first and last {_ENDS})"
+    )
     kept_up = rate(round(found.kept_up_per_s, 1))
     text = (
         f"Window {window}: {subject} fell behind: at this rate the number depends on the run's length. Of "
-        f"{rate(round(found.accepted_per_s, 1))} events a second {kept_up} were worked through, so latency grew from "
-        f"{before} to {after} (medians of its first and last {_ENDS}), and {count(round(found.waiting))} more events "
+        f"{rate(round(found.accepted_per_s, 1))} events a second {kept_up} were worked through, so {grew}, and "
+        f"{count(round(found.waiting))} more events "
         "waited. It decides no verdict and no regression, and of thresholds those alone that it surely misses."
     )
     remedy = f"Offer less than {kept_up}/s, or {_MORE[subject]}."
