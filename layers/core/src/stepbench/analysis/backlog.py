@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LEAST_RATIO = 1.5
 _LEAST_WAITING = 3
 _LEAST_LEFT = 0.01
-"""Of the events that came, not worked through when the window ends; beside the noise of counting them."""
+"""Of the events that came, more are not worked through when the window ends: less is kept up with."""
 _LEAST_SHARE = 0.002
 """So many seconds a second the latency grows at least, unless it grows tenfold: less is a store that gets slower."""
 _TENFOLD = 10.0
@@ -87,7 +87,7 @@ def find_backlog(elapsed_s: NDArray[np.float64], at_s: NDArray[np.float64], leng
     accepted = int(np.count_nonzero(came))
     kept_up = int(np.count_nonzero((ended_s >= since_s) & (ended_s < length_s)))
     left = accepted - kept_up - int(np.count_nonzero(came & lost))
-    if left <= max(_LEAST_LEFT * accepted, 2 * math.sqrt(accepted)):
+    if left <= _LEAST_LEFT * accepted:
         return None
     grown_s = trend.after - trend.before
     waiting = left if is_cut else grown_s * at_s.size / length_s

@@ -112,8 +112,8 @@ COMMANDS = (
     Command(
         "compare",
         compare,
-        "compare run B with run A, and fail (exit code 1) where B is shown to be worse, newly falls behind its load, or "
-        "nothing of it may be compared",
+        "compare run B with run A, and fail (exit code 1) where B is shown to be worse, newly falls behind its load, "
+        "or nothing of it may be compared",
         (
             argument("a", metavar="A", help=f"what is compared with: {_RUNS}"),
             argument("b", metavar="B", help="what is judged, named likewise"),
