@@ -16,6 +16,8 @@ from stepbench.errors import TargetUnavailableError
 from stepbench.wire.http2.grpc_answer import GrpcStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepbench.clock import Clock
     from stepbench.drivers.etcd.cluster import EtcdCluster
     from stepbench.wire.http2.grpc_connection import GrpcConnection
@@ -39,13 +41,14 @@ async def reclaim_space(cluster: EtcdCluster) -> bool:
     async with cluster.control() as connection:
         if not await _compact(connection):
             return False
+        is_full = bool(await _alarms(connection))
     for endpoint in cluster.endpoints:
         async with AsyncExitStack() as stack:
             try:
                 connection = await stack.enter_async_context(cluster.control(endpoint))
             except TargetUnavailableError:
                 continue  # a member that is down has nothing to give back now
-            if not await _defragment(connection, cluster.clock, deadline_ns):
+            if not await _defragment(connection, cluster.clock, deadline_ns, is_full=is_full):
                 return False
     async with cluster.control() as connection:
         await _clear_alarms(connection)
@@ -67,15 +70,20 @@ async def _compact(connection: GrpcConnection) -> bool:
     return True
 
 
-async def _defragment(connection: GrpcConnection, clock: Clock, deadline_ns: int) -> bool:
-    """Defragment a member if it is worth it, once its own compaction has ended; False where the time is not enough."""
+async def _defragment(connection: GrpcConnection, clock: Clock, deadline_ns: int, *, is_full: bool) -> bool:
+    """
+    Defragment a member if it is worth it, once its own compaction has ended; False where the time is not enough.
+
+    It is worth it for one that is full, whatever it says: it counts its free pages anew when it next writes to the
+    disk, which a busy one does late.
+    """
     before, now = -1, await _status(connection)
     while now.dbSizeInUse != before:  # only the member that was asked to compact has said when it was done
         if clock.now_ns() >= deadline_ns:
             return False
         await clock.sleep_async(SETTLE_S)
         before, now = now.dbSizeInUse, await _status(connection)
-    if now.dbSize - now.dbSizeInUse <= _WASTE * now.dbSize:
+    if not is_full and now.dbSize - now.dbSizeInUse <= _WASTE * now.dbSize:
         return True
     try:
         await make_call(connection, DEFRAGMENT, b"", DEFRAGMENT_LIMIT_S)
@@ -90,9 +98,13 @@ async def _status(connection: GrpcConnection) -> pb.StatusResponse:
     return pb.StatusResponse.FromString(await make_call(connection, STATUS, b""))
 
 
-async def _clear_alarms(connection: GrpcConnection) -> None:
-    """Clear alarms about space; one about corruption is for people."""
+async def _alarms(connection: GrpcConnection) -> Sequence[pb.AlarmMember]:
+    """Return the alarms about space; one about corruption is for people."""
     get = pb.AlarmRequest(action=pb.AlarmRequest.GET, alarm=pb.NOSPACE).SerializeToString()
-    for raised in pb.AlarmResponse.FromString(await make_call(connection, ALARM, get)).alarms:
+    return pb.AlarmResponse.FromString(await make_call(connection, ALARM, get)).alarms
+
+
+async def _clear_alarms(connection: GrpcConnection) -> None:
+    for raised in await _alarms(connection):
         cleared = pb.AlarmRequest(action=pb.AlarmRequest.DEACTIVATE, memberID=raised.memberID, alarm=pb.NOSPACE)
         await make_call(connection, ALARM, cleared.SerializeToString())
