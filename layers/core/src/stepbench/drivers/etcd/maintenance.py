@@ -27,7 +27,8 @@ DEFRAGMENT, ALARM = (f"/etcdserverpb.Maintenance/{name}" for name in ("Defragmen
 DEFRAGMENT_LIMIT_S = 20.0
 SETTLE_S = 0.25
 _WASTE = 0.1
-"""The share of a file that may be free; a member with more is defragmented."""
+_LITTLE_BYTES = 2**20
+"""The share of a file that may be free, and how much may be at least; a member with more is defragmented."""
 
 
 async def reclaim_space(cluster: EtcdCluster) -> bool:
@@ -83,7 +84,7 @@ async def _defragment(connection: GrpcConnection, clock: Clock, deadline_ns: int
             return False
         await clock.sleep_async(SETTLE_S)
         before, now = now.dbSizeInUse, await _status(connection)
-    if not is_full and now.dbSize - now.dbSizeInUse <= _WASTE * now.dbSize:
+    if not is_full and now.dbSize - now.dbSizeInUse <= max(_WASTE * now.dbSize, _LITTLE_BYTES):
         return True
     try:
         await make_call(connection, DEFRAGMENT, b"", DEFRAGMENT_LIMIT_S)
