@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,6 +122,27 @@ def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stepbench.local.processes._given_ports", set())
     monkeypatch.setattr("stepbench.local.processes.secrets", SimpleNamespace(choice=lambda _ports: next(drawn)))
     assert len({free_port() for _ in range(3)}) == 3
+
+
+GIVES_ONE = """
+import sys
+from stepbench.local.processes import free_port
+print(free_port(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_no_port_is_given_by_two_processes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Cassandra node bound its fourth port ten seconds later, and another worker's server had it by then."""
+    with subprocess.Popen([sys.executable, "-c", GIVES_ONE], stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        theirs = int(other.stdout.readline())
+        monkeypatch.setattr("stepbench.local.processes._PORTS", range(theirs, theirs + 1))
+        with pytest.raises(LocalEnvironmentError, match="no free port"):
+            free_port()
+        other.stdin.close()
+        assert other.wait(LIMIT_S) == 0
 
 
 def test_a_free_port_is_none_that_the_kernel_gives_out() -> None:

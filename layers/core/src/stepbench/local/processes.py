@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import importlib.util
+import os
 import pwd
 import secrets
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.request
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,20 +93,29 @@ def wheel_folder(package: str, product: str) -> Path:
 
 def free_port() -> int:
     """
-    Return a loopback TCP port that nobody listens on at this moment, and none twice in a process.
+    Return a loopback TCP port that nobody listens on at this moment, and that no other process of ours has been given.
 
-    At random from below the ephemeral ports, because a server may take seconds to bind it: until then a port that the
-    kernel itself gives out could become the local end of anybody's connection, or be given to another `up`.
+    It is this process's until that ends: a server may take seconds to bind it. At random from below the ephemeral
+    ports, because one that the kernel itself gives out could become the local end of anybody's connection until then.
     """
     for _ in range(_PORT_TRIES):
         port = secrets.choice(_PORTS)
+        if port in _given_ports:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
+            fcntl.lockf(_port_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            _given_ports.add(port)
             probe.bind((LOOPBACK, port))
-            if port not in _given_ports:
-                _given_ports.add(port)
-                return port
+            return port
     message = f"no free port on {LOOPBACK} between {_PORTS.start} and {_PORTS.stop - 1}"
     raise LocalEnvironmentError(message)
+
+
+@cache
+def _port_locks() -> int:
+    """Open the file of which a process locks the byte at each port that it gives out."""
+    path = Path(tempfile.gettempdir()) / f"stepbench-ports-{os.getuid()}"
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def spawn(
