@@ -27,7 +27,7 @@ _LEAST_LEFT = 0.01
 _LEAST_SHARE = 0.002
 """So many seconds a second the latency grows at least, unless it grows tenfold: less is a store that gets slower."""
 _TENFOLD = 10.0
-_BETWEEN_ENDS = 0.7
+_BETWEEN_ENDS = 1 - ENDS / SPANS
 """The first and the last three tenths have their middles so much of the window apart."""
 
 

@@ -1,8 +1,9 @@
 """
 Whether two sides of a comparison are alike in all but what is under study: the one question of comparability.
 
-Verdicts, `compare` and the dashboard ask it of two trials; regressions ask it of each run and the newest one. What is
-not alike is told, and decides nothing. In plain Python, since the report's function has no NumPy.
+Verdicts, `compare` and the dashboard ask it of two trials. A series of regressions is stricter, but for the version of
+what serves, which it notes (`run_series`). What is not alike is told, and decides nothing. In plain Python, since the
+report's function has no NumPy.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.analysis.comparability import SETTINGS, Setup, drop_setting, in_plan_order, is_clients, matrix_key
 from stepbench.analysis.likeness import Likeness, compare_sides
+from stepbench.contracts.verdict import Side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,6 +45,13 @@ class Group:
         """Return a window's name, with its phase's where two phases have a window of that name."""
         shared = sum(each.name == window for each in self.first.windows) > 1
         return f"{phase} / {window}" if shared else window
+
+    def side(self, place: tuple[str, str], name: str) -> Side:
+        """Return it as a side of a comparison of the window at (phase, name), under the name that sentences use."""
+        runs = len(self.windows(*place))
+        return Side(
+            name=name, group=self.name, phase=place[0], window=place[1], runs=runs, emulated=self.first.emulated
+        )
 
     def windows(self, phase: str, window: str) -> list[WindowResult]:
         """Return each run's result of a window."""

@@ -15,7 +15,7 @@ from stepbench.analysis.pairs import Group, find_groups
 from stepbench.analysis.slow_spells import undecide_tails
 from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, find_doubts, group_spells, make_verdict
 from stepbench.contracts.measure import measure_of
-from stepbench.contracts.verdict import RunComparison, Side
+from stepbench.contracts.verdict import RunComparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,20 +130,9 @@ def _compare_groups(a: Group, b: Group, tolerance: float, studied: str) -> Itera
             spells = group_spells(a, place), group_spells(b, place)
             judged = None if likeness.reason else tolerance
             effects = _effects(*runs, spells, judged=judged, experiment=b.first.experiment)
-            sides = (_side("A", a, place, runs[0]), _side("B", b, place, runs[1]))
+            sides = a.side(place, "A"), b.side(place, "B")
             doubts = find_doubts((a, b), place)
             yield make_verdict(RUN, subject, sides, effects, kind=kind, doubts=doubts, unlike=likeness.reason)
-
-
-def _side(name: str, group: Group, place: tuple[str, str], runs: Runs) -> Side:
-    return Side(
-        name=name,
-        group=group.name,
-        phase=place[0],
-        window=place[1],
-        runs=len(runs.windows),
-        emulated=group.first.emulated,
-    )
 
 
 def _effects(a: Runs, b: Runs, spells: Spells, *, judged: float | None, experiment: Experiment) -> tuple[Effect, ...]:

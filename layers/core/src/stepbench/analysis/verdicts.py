@@ -204,11 +204,7 @@ def _within(group: Group) -> Iterator[Verdict]:
         if len(runs[0]) != len(runs[1]):
             continue
         names = [before.name, after.name] if before.name != after.name else [before.phase, after.phase]
-        sides = [
-            Side(name=name, group=group.name, phase=place[0], window=place[1], runs=len(own),
-                 emulated=group.first.emulated)
-            for name, place, own in zip(names, places, runs, strict=True)
-        ]  # fmt: skip
+        sides = [group.side(place, name) for name, place in zip(names, places, strict=True)]
         effects = compare_runs(Runs(runs[1]), Runs(runs[0]), paired=True)
         effects = undecide_tails(effects, *(group_spells(group, place) for place in places))
         subject = f"{group.name}: {names[1]} against {names[0]}"
@@ -237,10 +233,7 @@ def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> S
     elif pair.aspect != TRIAL:
         value = trial.point.get(pair.aspect, trial.setup.get(pair.aspect))
         name = _UNSET.get(pair.aspect, "none") if value is None else format_value(value)
-    return Side(
-        name=name, group=group.name, phase=place[0], window=place[1], runs=len(group.windows(*place)),
-        emulated=trial.emulated,
-    )  # fmt: skip
+    return group.side(place, name)
 
 
 def _subject(pair: Pair, a: Side, b: Side) -> str:

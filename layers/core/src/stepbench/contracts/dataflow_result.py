@@ -114,6 +114,16 @@ class ObjectAccounting(Contract):
         return self.unconfirmed if self.left is None else self.left
 
     @property
+    def left_by_ends(self) -> int:
+        """Return how many the tear-down found beside those that no end was to remove."""
+        return max(0, (self.left or 0) - self.not_deleted)
+
+    @property
+    def in_doubt(self) -> int:
+        """Return how many removals were not confirmed, where nobody could look later."""
+        return self.unconfirmed if self.left is None else 0
+
+    @property
     def complete(self) -> bool:
         """Tell whether every object was written and read as often as the DAG says, and none remained."""
         return not (self.unwritten or self.unread or self.reads_missing or self.remaining or self.not_deleted)

@@ -88,7 +88,7 @@ def _estimate(trial: TrialPlan, assumed: Assumptions, region: str, *, at_most: b
         *store_lines(trial, Offered(offered + trial.preloaded_keys, assumed.canaries, hours)),
         line(prices.LAMBDA_REQUEST, invocations),
         line(prices.LAMBDA_GB_S, _billed_s(trial, batches, offered, assumed) * FUNCTION_MEMORY_MB / 1_024),
-        line(prices.RESULTS_WRITE, _written(trial, delivered, batches, assumed)),
+        line(prices.RESULTS_WRITE, results_writes(_offering_s(trial, assumed), delivered, batches)),
         line(prices.DYNAMODB_READ, _offering_s(trial, assumed)),
         line(prices.RESULTS_PUT, _offering_s(trial, assumed) / FLUSH_S + 2 * items(trial) + 20),
         *_load_host_lines(trial, assumed),
@@ -167,17 +167,10 @@ def _invoked_writes(trial: TrialPlan, offered: int, assumed: Assumptions) -> int
     return offered + assumed.canaries if trial.target.receiver == "CheckClock" else 0
 
 
-def _written(trial: TrialPlan, delivered: int, batches: int, assumed: Assumptions) -> float:
-    return _t4_writes(delivered, batches) + _offering_s(trial, assumed) * (1 + 1 / FLUSH_S) + 100
-
-
-def results_writes(trial: TrialPlan, delivered: int, batches: int) -> float:
+def results_writes(offering_s: float, delivered: int, batches: int) -> float:
     """Return write units: each batch has one packed item, each writer a heartbeat a second and a pointer per flush."""
-    return _t4_writes(delivered, batches) + writer_seconds(trial) * (1 + 1 / FLUSH_S) + 100
-
-
-def _t4_writes(delivered: int, batches: int) -> int:
-    return batches * math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * delivered / max(batches, 1)) / 1_024)
+    item_units = math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * delivered / max(batches, 1)) / 1_024)
+    return batches * item_units + offering_s * (1 + 1 / FLUSH_S) + 100
 
 
 def log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int) -> float:

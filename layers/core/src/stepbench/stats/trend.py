@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SPANS = 10
-ENDS = 3
+ENDS, ENDS_WORDS = 3, "three tenths"
 """So many spans at either end are set against each other."""
 LEAST_EVENTS = 50
 APART = 2.0

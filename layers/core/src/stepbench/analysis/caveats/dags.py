@@ -52,8 +52,8 @@ def missing_objects(objects: ObjectAccounting) -> Iterator[Caveat]:
         for words, number in (
             ("reads were of objects that were not there", objects.not_found),
             ("reads gave other bytes than were written, or too few", objects.damaged),
-            ("objects were still there at the trial's tear-down, which removed them", objects.left),
-            ("removals at executions' ends were not confirmed", 0 if objects.left is not None else objects.unconfirmed),
+            ("objects were still there at the trial's tear-down, which removed them", objects.left_by_ends),
+            ("removals at executions' ends were not confirmed", objects.in_doubt),
         )
         if number
     ]

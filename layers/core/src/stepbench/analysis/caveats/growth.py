@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.result import Caveat
 from stepbench.digits import count, latency, rate
-from stepbench.stats.trend import ENDS, SPANS
+from stepbench.stats.trend import ENDS_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ _MORE = {
     "operations": "give more to the store, or to the writers where they are late by themselves",
     "executions": "give the functions and the store of the DAG more",
 }
-_ENDS = {"3 of 10": "three tenths"}[f"{ENDS} of {SPANS}"]
+_OF_ENDS = f"medians of its first and last {ENDS_WORDS}"
 
 
 def find_growth(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
@@ -38,7 +38,7 @@ def find_growth(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
             before, after = (latency(1_000 * each_s) for each_s in (window.trend.before, window.trend.after))
             text = (
                 f"Window {window.name}: latency {'rose' if window.trend.ratio > 1 else 'fell'} all through it, from "
-                f"{before} to {after} (medians of its first and last {_ENDS}). Its quantiles are a mix of these, and "
+                f"{before} to {after} ({_OF_ENDS}). Its quantiles are a mix of these, and "
                 "depend on how long it is."
             )
             remedy = "Lengthen the warm-up, or give steady times a window of their own; the time line shows when."
@@ -50,14 +50,14 @@ def _fell_behind(window: str, subject: str, found: Backlog, place: int) -> Cavea
     grew = (
         f"latency grew from {before} (median at first) until most events never came through"
         if math.isinf(found.after_s)
-        else f"latency grew from {before} to {latency(1_000 * found.after_s)} (medians of its first and last {_ENDS})"
+        else f"latency grew from {before} to {latency(1_000 * found.after_s)} ({_OF_ENDS})"
     )
     kept_up = rate(round(found.kept_up_per_s, 1))
     text = (
         f"Window {window}: {subject} fell behind: at this rate the number depends on the run's length. Of "
         f"{rate(round(found.accepted_per_s, 1))} events a second {kept_up} were worked through, so {grew}, and "
         f"{count(round(found.waiting))} more events "
-        "waited. It decides no verdict and no regression, and of thresholds those alone that it surely misses."
+        "waited. It decides no verdict and no regression, and of thresholds on times those alone that it surely misses."
     )
     remedy = f"Offer less than {kept_up}/s, or {_MORE[subject]}."
     return Caveat(kind="fell_behind", text=text, remedy=remedy, windows=(place,))

@@ -57,16 +57,15 @@ def describe_objects(objects: ObjectAccounting) -> str:
     if objects.complete and not objects.failed:
         later = f" (of {count(objects.unconfirmed)} only seen at the trial's tear-down)" if objects.unconfirmed else ""
         return f"All {count(objects.expected)} objects were written, read as often as the DAG says, and removed{later}."
-    met = max(0, (objects.left or 0) - objects.not_deleted)
     parts = {
         "were not written": objects.unwritten,
         "were not read as often as the DAG says": objects.unread,
-        "were still there at the trial's tear-down, which removed them": met,
+        "were still there at the trial's tear-down, which removed them": objects.left_by_ends,
         "are of executions without an end, and were left to the trial's tear-down": objects.not_deleted,
     }
     told = [f"{count(number)} {words}" for words, number in parts.items() if number]
-    if objects.unconfirmed and objects.left is None:
-        told.append(f"removal of {count(objects.unconfirmed)} not confirmed")
+    if objects.in_doubt:
+        told.append(f"removal of {count(objects.in_doubt)} not confirmed")
     if objects.failed:
         not_there = f", {count(objects.not_found)} of them of objects that were not there" if objects.not_found else ""
         told.append(f"{counted(objects.failed, 'transfer')} failed{not_there}")

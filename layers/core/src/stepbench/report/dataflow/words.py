@@ -97,12 +97,12 @@ def describe_objects(found: ObjectAccounting) -> str:
     wrong = [
         (found.unwritten, "not written"),
         (found.unread, "not read as often as the DAG says"),
-        (max(0, (found.left or 0) - found.not_deleted), "still in the store at the trial's tear-down"),
+        (found.left_by_ends, "still in the store at the trial's tear-down"),
         (found.not_deleted, "not removed by an execution's end"),
     ]
     parts = [f"{digits.count(number)} {what}" for number, what in wrong if number]
-    if found.unconfirmed and found.left is None:
-        parts.append(f"removal of {digits.count(found.unconfirmed)} not confirmed")
+    if found.in_doubt:
+        parts.append(f"removal of {digits.count(found.in_doubt)} not confirmed")
     reads = f"{digits.count(found.reads)} of {digits.counted(found.reads_expected, 'read')} made"
     return ", ".join([head, *parts, reads])
 
