@@ -104,7 +104,7 @@ def test_a_looser_limit_never_turns_a_pass_into_a_failure(ends: list[int], limit
     ],
 )
 def test_an_interval_that_holds_the_limit_has_to_shrink(estimate: Estimate, times: float | None) -> None:
-    """Its width falls with the root of the events; beyond a hundred times as many nobody waits for it."""
+    """Its width falls with the root of the events; beyond ten times as many nobody waits for it."""
     found = decide(parse_threshold("p99 < 20 ms"), estimate)
     assert (found.state, found.reason, found.times_longer) == ("undecidable", WITHIN, times and pytest.approx(times))
 

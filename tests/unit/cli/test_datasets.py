@@ -10,6 +10,7 @@ import pytest
 from tests.samples.transfers import published_line, published_text, row
 
 from stepbench.cli import main
+from stepbench.contracts.served import Served
 from stepbench.contracts.transfer_result import TransferFindings
 from stepbench.local.datasets import FolderObjects
 from stepbench.records.formats.transfer_lines import format_lines
@@ -56,7 +57,8 @@ def test_our_own_rows_join_their_run() -> None:
 def test_what_a_trial_has_noted_beside_its_rows_is_imported_with_them() -> None:
     """A local folder's rates would else be taken for EFS's."""
     Path("ours.ndjson").write_text(format_lines([row(source="efs")]))
-    Path("provider.json").write_text(json.dumps({"stand_ins": {"efs": "local file system"}}))
+    served = Served(provider="a folder", emulated=True, stand_ins={"efs": "local file system"})
+    Path("provider.json").write_text(served.model_dump_json())
     assert main(["import", "ours.ndjson", "--dataset", "ours"]) == 0
     assert stand_ins_of(read_span("ours", FolderObjects(OUT))) == {"efs": "local file system"}
 

@@ -33,7 +33,7 @@ from stepbench.contracts.dashboard import (
 )
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import DetectorSettings
-from stepbench.contracts.verdict import Effect, RunComparison, Side, Verdict
+from stepbench.contracts.verdict import ComparedCaveat, Effect, RunComparison, Side, Verdict
 from stepbench.dashboard import pages
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -64,8 +64,11 @@ def _comparison(text: str) -> RunComparison:
     effect = Effect(
         measure="p50", a=Estimate(value=10), b=Estimate(value=12), ratio=one, finding="higher", regressed=True
     )
-    verdict = Verdict(aspect="run", subject=text, a=side, b=side, effects=(effect,), over_runs=False, text=text)
-    return RunComparison(a=("a",), b=("b",), tolerance=0.05, verdicts=(verdict,), only_a=(text,), passed=False)
+    told = {"subject": text, "text": text, "doubts": ("host_jitter",)}
+    verdict = Verdict(aspect="run", a=side, b=side, effects=(effect,), over_runs=False, **told)
+    caveat = ComparedCaveat(kind="host_jitter", side="B", trial=text, trials=1, text=text, remedy=text)
+    found = {"verdicts": (verdict,), "only_a": (text,), "caveats": (caveat,)}
+    return RunComparison(a=("a",), b=("b",), tolerance=0.05, passed=False, **found)
 
 
 def _trend(text: str = "etcd") -> PlanTrend:
@@ -243,6 +246,15 @@ def test_a_comparison_says_what_got_worse() -> None:
     page = pages.render_comparison(RunList(runs=()), "a", "b", _comparison("s3"))
     assert "1 regression beyond 5 %" in page
     assert 'class="number effect bad" data-label="p50">20 % higher' in page
+
+
+def test_a_comparison_has_its_quantiles_folded_and_what_makes_it_doubtful_linked() -> None:
+    """As a report has: a caveat's name alone would send its reader to two other pages."""
+    page = pages.render_comparison(RunList(runs=()), "a", "b", _comparison("s3"))
+    assert "<summary>All quantiles</summary>" in page
+    assert '<a class="caveat" href="#caveat-host_jitter">host jitter</a>' in page
+    assert '<dt id="caveat-host_jitter" tabindex="-1">host jitter</dt>' in page
+    assert '<dd>B, s3: s3 <span class="remedy">s3</span></dd>' in page
 
 
 def test_the_shell_holds_no_data() -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.samples.comparisons import etcd, run
 
 from stepbench.analysis.run_comparison import Selected, compare_summaries
+from stepbench.contracts.result import Caveat
 from stepbench.contracts.verdict import RunComparison
 from stepbench.report.run_comparison import format_junit, format_markdown, format_text
 from stepbench.report.verdicts import describe_few_runs
@@ -96,3 +97,18 @@ def test_what_fell_behind_is_a_failure_of_the_pipeline_too() -> None:
     behind = found.model_copy(update={"behind": ("etcd",), "passed": False})
     assert '<failure message="it fell behind its load in B, and kept up in A"' in format_junit(behind)
     assert "<failure" not in format_junit(found)
+
+
+def test_what_makes_a_verdict_doubtful_is_told_once_for_each_side() -> None:
+    """The name of a caveat alone sends its reader to two other reports."""
+    caveat = Caveat(kind="host_jitter", text="The host was late.", remedy="Use a quiet one.")
+    short = Caveat(kind="short_sample", text="Too few.", remedy="Run it longer.")
+    doubted = [etcd(1.0, name).model_copy(update={"caveats": (caveat, short)}) for name in ("one", "two")]
+    b = run(doubted[0], etcd(1.0, "two"))
+    found = compare_summaries(Selected([run(*doubted)]), Selected([b]), 0.05)
+    of_a, of_b = found.caveats
+    assert (of_a.kind, of_a.side, of_a.trial, of_a.trials) == ("host_jitter", "A", "one", 2)
+    assert (of_b.kind, of_b.side, of_b.trial, of_b.trials) == ("host_jitter", "B", "one", 1)
+    told = "host jitter: A, one and 1 more trial: The host was late. Use a quiet one."
+    assert f"doubtful   {told}" in format_text(found).splitlines()
+    assert f"- {told}" in format_markdown(found).splitlines()

@@ -10,11 +10,13 @@ import pytest
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.served import Served
 from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput, StateError, TearDownTargetInput
 from stepbench.drivers.aws.access import AwsAccess
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
 from stepbench.local.processes import wait_until
 from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import find_served
 from stepbench.stages.prepare_target import READY_LIMIT_S, is_emulated_store, prepare_target
 from stepbench.stages.target_driver import EMULATED_REACH_LIMIT_S, REACH_LIMIT_S
 from stepbench.stages.tear_down_target import tear_down_target
@@ -76,16 +78,25 @@ def test_pull_triggers_get_two_watcher_lanes_and_push_triggers_none(store: str, 
         ("s3", "MiniStack 1", {"provider": "MiniStack 1", "emulated": True}),
         ("s3", "", {"provider": "memory", "emulated": False}),
         ("etcd", "MiniStack 1", {"provider": "memory", "emulated": False}),
-        ("postgresql", "MiniStack 1", {"provider": "memory, with Lambda of MiniStack 1", "emulated": True}),
+        (
+            "postgresql",
+            "MiniStack 1",
+            {
+                "provider": "memory, with Lambda of MiniStack 1",
+                "emulated": True,
+                "stand_ins": {"lambda": "MiniStack 1"},
+            },
+        ),
         ("postgresql", "", {"provider": "memory", "emulated": False}),
     ],
 )
 def test_who_serves_the_store_is_noted_and_labelled(store: str, emulator: str, noted: dict[str, object]) -> None:
-    """An emulator's latency must never pass for Amazon's."""
+    """An emulator's latency must never pass for Amazon's; a trial that never got there has no note."""
     memory = MemoryServices(emulator=emulator)
     ref = stored_trial(memory.services, small_plan(store))
+    assert find_served(ref, memory.services.runs) is None
     prepare(memory, ref, MemoryDriver(memory.services.clock))
-    assert memory.services.runs.find_json(layout.trial_key(ref, "provider.json")) == noted
+    assert find_served(ref, memory.services.runs) == Served.model_validate(noted)
 
 
 def test_a_store_at_an_endpoint_of_its_own_is_not_the_emulator_s() -> None:

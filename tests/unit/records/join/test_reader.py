@@ -6,7 +6,7 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.records.formats.deliveries import UNKNOWN_STORE
 from stepbench.records.formats.t4 import Entry, encode_fallback
-from stepbench.records.join.reader import count_malformed, find_provider, planned_starts, read_records
+from stepbench.records.join.reader import count_malformed, planned_starts, read_records
 from stepbench.records.storage import layout
 
 START_NS = 1_700_000_000_000_000_000
@@ -87,13 +87,3 @@ def test_malformed_deliveries_are_counted_in_both_places_within_the_trial() -> N
     # The table took this one as well, and only its answer was lost.
     table.put_malformed("s3", 120, "request", 0, "junk")
     assert count_malformed("s3", runs, table, 50, 500) == 3
-
-
-def test_the_provider_is_what_prepare_target_noted() -> None:
-    """A trial that never got there has none."""
-    memory = MemoryServices()
-    ref = stored_trial(memory.services)
-    assert find_provider(ref, memory.services.runs) == (None, None)
-    noted = {"provider": "etcd 3.5.1", "emulated": False}
-    memory.services.runs.put_json(layout.trial_key(ref, "provider.json"), noted)
-    assert find_provider(ref, memory.services.runs) == ("etcd 3.5.1", False)

@@ -9,11 +9,12 @@ from stepbench.analysis.dataflow.evidence import read_dag_records
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.phase import PrecisionLooks
 from stepbench.contracts.result import Failure
+from stepbench.contracts.served import Served
 from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.records.formats.report_lines import LogCollection, ReportPage
-from stepbench.records.join.reader import count_malformed, find_provider, read_records
+from stepbench.records.join.reader import count_malformed, read_records
 from stepbench.records.storage import layout
-from stepbench.records.storage.run_store import read_t4_lines, read_utilisations
+from stepbench.records.storage.run_store import find_served, read_t4_lines, read_utilisations
 
 if TYPE_CHECKING:
     from stepbench.analysis.dataflow.evidence import DagRecords
@@ -58,8 +59,7 @@ class Evidence:
     missing: dict[tuple[int, int, int], Failure]
     load_hosts: tuple[str, ...]
     malformed: int
-    provider: str
-    emulated: bool
+    served: Served
     pages: tuple[ReportPage, ...]
     collection: LogCollection | None
     floor_ms: tuple[float, ...]
@@ -89,7 +89,6 @@ def gather(  # noqa: PLR0913 -- all that there is to read
     records = replace(read_records(spec, runs, table), broken_off=bool(failure.Error))
     from_ns = min(records.starts_ns.values(), default=clock.now_ns())
     taken_at_ns = _taken_at_ns(spec, table, from_ns)
-    provider, emulated = find_provider(ref, runs)
     t4_lines, damaged_t4_lines = read_t4_lines(ref, runs)
     return Evidence(
         spec=spec,
@@ -102,8 +101,7 @@ def gather(  # noqa: PLR0913 -- all that there is to read
         },
         load_hosts=_load_hosts(spec, table),
         malformed=count_malformed(store, runs, table, from_ns, clock.now_ns()),
-        provider=provider or store,
-        emulated=bool(emulated),
+        served=find_served(ref, runs) or Served(provider=store, emulated=False),
         pages=_report_pages(spec, runs),
         collection=runs.find_model(layout.trial_key(ref, "logs/collection.json"), LogCollection),
         floor_ms=_floor_ms(spec, runs),

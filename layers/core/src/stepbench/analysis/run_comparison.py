@@ -15,13 +15,13 @@ from stepbench.analysis.pairs import Group, find_groups
 from stepbench.analysis.slow_spells import undecide_tails
 from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, find_doubts, group_spells, make_verdict
 from stepbench.contracts.measure import measure_of
-from stepbench.contracts.verdict import RunComparison
+from stepbench.contracts.verdict import ComparedCaveat, RunComparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.measure import Experiment
-    from stepbench.contracts.result import RunSummary, TrialSummary
+    from stepbench.contracts.result import Caveat, RunSummary, TrialSummary
     from stepbench.contracts.slow_spells import SlowSpells
     from stepbench.contracts.verdict import Effect, Verdict
 
@@ -100,8 +100,24 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float, studied: str =
         unfinished_b=tuple(failed_b),
         broken=tuple(broken),
         behind=behind,
+        caveats=tuple(_caveats(pairs, {kind for verdict in verdicts for kind in verdict.doubts})),
         passed=any(not each.unlike for each in verdicts) and not regressed and not broken and not behind,
     )
+
+
+def _caveats(pairs: Sequence[tuple[Group, Group]], kinds: set[str]) -> Iterator[ComparedCaveat]:
+    """Yield of each side the first caveat of each kind, and how many trials have one."""
+    for side, groups in (("A", [a for a, _ in pairs]), ("B", [b for _, b in pairs])):
+        found: dict[str, list[tuple[str, Caveat]]] = {}
+        for trial in (trial for group in groups for trial in group.trials):
+            own = {each.kind: each for each in reversed(trial.caveats) if each.kind in kinds}
+            for caveat in own.values():
+                found.setdefault(caveat.kind, []).append((trial.name, caveat))
+        for kind, having in found.items():
+            name, first = having[0]
+            yield ComparedCaveat(
+                kind=kind, side=side, trial=name, trials=len(having), text=first.text, remedy=first.remedy
+            )
 
 
 def _only(pairs: Sequence[tuple[Group, Group]]) -> list[str]:

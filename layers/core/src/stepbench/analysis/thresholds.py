@@ -31,8 +31,6 @@ NOTHING_MEASURED = "nothing was measured"
 NO_WINDOW = "nothing that it is about was measured"
 NOT_COUNTED = "not counted by window in this version's records"
 WITHIN = "the limit lies within the interval"
-MOST_TIMES_LONGER = 100
-"""Beyond it, a run is not longer but another one, and the guess no better than its interval."""
 _BEYOND = "> drain limit"
 _STATES = ("failed", "undecidable", "passed")
 
@@ -92,7 +90,7 @@ def _guess_times_longer(value: float, low: float, high: float, limit: float) -> 
     """Return how much longer it takes until the limit leaves the interval: its width falls with the root of n."""
     reach, gap = (high - value, limit - value) if value < limit else (value - low, value - limit)
     times = (reach / gap) ** 2 if gap > 0 else math.inf
-    return times if times <= MOST_TIMES_LONGER else None
+    return times if times <= digits.MOST_TIMES_LONGER else None
 
 
 def _judge_one(threshold: Threshold, trials: Sequence[TrialSummary]) -> list[ThresholdResult]:

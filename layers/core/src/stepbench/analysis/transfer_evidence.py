@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.result import Failure
+from stepbench.contracts.served import Served
 from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.records.formats.report_lines import LogCollection, ReportPage
 from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import find_served
 from stepbench.records.storage.stored_transfers import read_logged_transfers, read_transfers
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class TransferEvidence:
     process up, by its number. logged, damaged_lines: the reads as the log has them, by name, and which of its lines
     cannot be read.
     slow_spells: of this machine, in a local run.
-    stand_ins: what was measured in place of AWS's, by platform and source. shared: another run used the functions.
+    shared: another run used the functions.
     """
 
     spec: TrialSpec
@@ -43,10 +45,8 @@ class TransferEvidence:
     missing: Mapping[int, Failure]
     logged: Mapping[str, TransferRow]
     damaged_lines: tuple[str, ...]
-    provider: str
-    emulated: bool
+    served: Served
     slow_spells: SlowSpells | None
-    stand_ins: dict[str, str]
     pages: tuple[ReportPage, ...]
     collection: LogCollection | None
     deployment: Deployment
@@ -63,7 +63,6 @@ def gather_transfers(
     """
     ref = spec.ref
     logged, damaged = read_logged_transfers(ref, runs)
-    noted = runs.find_json(layout.trial_key(ref, "provider.json")) or {}
     missing = table.missing_writers(ref.tag)
     reports = (key for key in runs.keys(layout.trial_key(ref, "logs/")) if not key.endswith("/collection.json"))
     return TransferEvidence(
@@ -74,10 +73,8 @@ def gather_transfers(
         missing={number: Failure(error=error, cause=cause) for (_, number, _), (error, cause) in missing.items()},
         logged=logged,
         damaged_lines=damaged,
-        provider=str(noted.get("provider", spec.plan.target.store)),
-        emulated=bool(noted.get("emulated")),
+        served=find_served(ref, runs) or Served(provider=spec.plan.target.store, emulated=False),
         slow_spells=runs.find_model(layout.machine_key(spec.run_id), SlowSpells),
-        stand_ins=dict(noted.get("stand_ins", {})),
         pages=tuple(runs.get_model(key, ReportPage) for key in reports),
         collection=runs.find_model(layout.trial_key(ref, "logs/collection.json"), LogCollection),
         deployment=deployment,

@@ -44,8 +44,8 @@ def transfer_result(evidence: TransferEvidence) -> TrialResult:
         name=spec.name,
         index=spec.index,
         store=plan.target.store,
-        provider=evidence.provider,
-        emulated=evidence.emulated,
+        provider=evidence.served.provider,
+        emulated=evidence.served.emulated,
         incomplete=failure is not None,
         failure=failure,
         accounting=accounting,
@@ -56,7 +56,7 @@ def transfer_result(evidence: TransferEvidence) -> TrialResult:
         slow_spells=evidence.slow_spells,
         cost_usd=transfer_cost(_use(evidence, functions), evidence.deployment, spec.estimate_usd),
         transfers=findings,
-        stand_ins=evidence.stand_ins,
+        stand_ins=evidence.served.stand_ins,
         published_transfers=plan.published,
     )
     return TrialResult(summary=summary, series=(), phases=(), ecdf=(), transfers=draw_transfers(columns))
@@ -96,8 +96,8 @@ def _caveats(
     if failure is not None:
         text = f"The trial ended with {failure.error}; the reads up to then are shown."
         yield Caveat(kind="incomplete", text=text, remedy="Remove the cause, and run the trial again.")
-    if evidence.stand_ins:
-        told = "; ".join(f"{what}: {stand_in}" for what, stand_in in evidence.stand_ins.items())
+    if evidence.served.stand_ins:
+        told = "; ".join(f"{what}: {stand_in}" for what, stand_in in evidence.served.stand_ins.items())
         text = f"What was measured stands in for AWS's ({told}): its rates say nothing about AWS."
         yield Caveat(kind="emulated", text=text, remedy="Run the plan on AWS (sam deploy).")
     if accounting.failed:

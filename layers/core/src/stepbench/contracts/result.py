@@ -40,8 +40,6 @@ from stepbench.contracts.verdict import Verdict
 
 SUMMARY_SCHEMA = 2
 Scalar = str | int | float | bool | None
-WITH_LAMBDA_OF = ", with Lambda of "
-"""It stands in a provider between a real store and the emulator in whose functions its events end."""
 
 
 class Caveat(Contract):
@@ -221,7 +219,9 @@ class TrialSummary(Contract):
     transfers: TransferFindings | None = Field(default=None, description="Of the experiment `transfer` only.")
     dataflow: DataflowFindings | None = Field(default=None, description="Of the experiment `dataflow` only.")
     stand_ins: dict[str, str] = Field(
-        default={}, description="Of `transfer`: what was measured in place of AWS's, by platform and source."
+        default={},
+        description="What was measured in place of AWS's: of `transfer` by platform and source, of a real store whose "
+        "events ended in an emulator's functions as `lambda`.",
     )
     published_transfers: tuple[PublishedTransfer, ...] = Field(default=(), description="As its plan has them.")
     setup: dict[str, Scalar] = Field(

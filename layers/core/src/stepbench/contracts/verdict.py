@@ -84,6 +84,17 @@ class Verdict(Contract):
         return next((effect for effect in self.effects if effect.measure == measure), None)
 
 
+class ComparedCaveat(Contract):
+    """A caveat that makes verdicts doubtful, as the first trial of a side has it."""
+
+    kind: str
+    side: Literal["A", "B"]
+    trial: str
+    trials: int = Field(ge=1, description="How many of the side's trials have one of this kind.")
+    text: str
+    remedy: str
+
+
 class RunComparison(Contract):
     """
     What `stepbench compare A B` found; `b` is the candidate, `a` what it is compared with.
@@ -108,4 +119,5 @@ class RunComparison(Contract):
     behind: tuple[str, ...] = Field(
         default=(), description="Groups that fell behind their load in b, and kept up with it in a."
     )
+    caveats: tuple[ComparedCaveat, ...] = Field(default=(), description="Of the kinds that verdicts name as doubts.")
     passed: bool

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from stepbench import digits
 from stepbench.contracts.api import PlanList
@@ -149,7 +149,7 @@ def _render(name: str, **values: Any) -> str:  # noqa: ANN401 -- what the templa
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("stepbench.dashboard"),
+        loader=ChoiceLoader([PackageLoader("stepbench.dashboard"), PackageLoader("stepbench.report")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

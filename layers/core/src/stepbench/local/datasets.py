@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.runs import DEFAULT_TEAM
+from stepbench.contracts.served import Served
 from stepbench.errors import PlanError, Problem
 from stepbench.local.fetching import write_file
 from stepbench.records.formats.transfer_lines import read_lines
@@ -73,10 +73,9 @@ def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
 def _stand_ins_beside(path: Path) -> dict[str, str]:
     """Return what stood in for AWS, as the trial has noted it beside its rows; nothing where there is no note."""
     try:
-        noted: dict[str, dict[str, str]] = json.loads((path.parent / "provider.json").read_bytes())
+        return Served.model_validate_json((path.parent / "provider.json").read_bytes()).stand_ins
     except (OSError, ValueError):
         return {}
-    return noted.get("stand_ins", {})
 
 
 def _counted(rows: tuple[TransferRow, ...]) -> tuple[TransferRow, ...]:

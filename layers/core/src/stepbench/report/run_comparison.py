@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.report.junit import Case, Suite, to_xml
+from stepbench.report.markdown_parts import escape
 from stepbench.report.suite import RAN_WHOLE
 from stepbench.report.verdict_markdown import markdown_rows
-from stepbench.report.verdicts import describe_few_runs, describe_outcome, regressions, tell, tell_result
+from stepbench.report.verdicts import caveat_lines, describe_few_runs, describe_outcome, regressions, tell, tell_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 def format_text(found: RunComparison) -> str:
     """Return the outcome in a line, then a line for each comparison, those that regressed first."""
-    return "\n".join([describe_outcome(found), *_sides(found), "", *_lines(found), *_left_out(found), *_single(found)])
+    doubts = [f"doubtful   {line}" for line in caveat_lines(found)]
+    lines = [describe_outcome(found), *_sides(found), "", *_lines(found), *doubts, *_left_out(found), *_single(found)]
+    return "\n".join(lines)
 
 
 def format_markdown(found: RunComparison) -> str:
@@ -25,7 +28,10 @@ def format_markdown(found: RunComparison) -> str:
     lines = [f"### {describe_outcome(found)}", "", *_sides(found), ""]
     lines += markdown_rows(found.verdicts, "A", "B")
     worse = [f"- {tell(verdict)}" for verdict in found.verdicts if regressions(verdict)]
-    return "\n".join([*lines, *([""] if worse else []), *worse, "", *_left_out(found), *_single(found)]).rstrip()
+    doubts = [f"- {escape(line)}" for line in caveat_lines(found)]
+    doubts = ["", "Doubtful:", *doubts] if doubts else []
+    ending = ["", *_left_out(found), *_single(found)]
+    return "\n".join([*lines, *([""] if worse else []), *worse, *doubts, *ending]).rstrip()
 
 
 def format_junit(found: RunComparison) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import RunSummary
-    from stepbench.contracts.verdict import Effect, RunComparison, Side, Verdict
+    from stepbench.contracts.verdict import ComparedCaveat, Effect, RunComparison, Side, Verdict
 
 MOST_SHOWN = 8
 """More sentences are not read; the table below them has all."""
@@ -96,6 +96,17 @@ def describe(verdict: Verdict) -> str:
 def describe_doubts(verdict: Verdict) -> str:
     """Name what may be the reason of a difference beside the setting, after a space; empty where there is nothing."""
     return f" Doubtful: {', '.join(map(name_caveat_kind, verdict.doubts))}." if verdict.doubts else ""
+
+
+def describe_caveat(caveat: ComparedCaveat) -> str:
+    """Say which side has it, in which of its trials, and what it is: `B, s3 and 2 more trials: …`."""
+    others = f" and {digits.counted(caveat.trials - 1, 'more trial')}" if caveat.trials > 1 else ""
+    return f"{caveat.side}, {caveat.trial}{others}: {caveat.text}"
+
+
+def caveat_lines(found: RunComparison) -> list[str]:
+    """Return a line for each kind of caveat on each side that makes verdicts doubtful."""
+    return [f"{name_caveat_kind(each.kind)}: {describe_caveat(each)} {each.remedy}" for each in found.caveats]
 
 
 def describe_few_runs(verdicts: Sequence[Verdict]) -> str:

@@ -9,6 +9,7 @@ from stepbench.contracts.tasks import ExportRecordsOutput
 from stepbench.records.formats.transfer_lines import format_lines
 from stepbench.records.formats.transfer_parquet import encode_transfers
 from stepbench.records.storage import layout, transfer_datasets
+from stepbench.records.storage.run_store import find_served
 from stepbench.records.storage.stored_transfers import first_attempts, read_transfers
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ def export_transfers(spec: TrialSpec, runs: RunStore) -> ExportRecordsOutput:
         RecordsUnavailableError: the bucket does not answer.
     """
     rows = read_transfers(spec.ref, runs)
-    noted = runs.find_json(layout.trial_key(spec.ref, "provider.json")) or {}
-    stand_ins: dict[str, str] = noted.get("stand_ins", {})
+    served = find_served(spec.ref, runs)
+    stand_ins = served.stand_ins if served else {}
     key = layout.trial_key(spec.ref, "records.parquet")
     runs.put_bytes(key, encode_transfers(rows, stand_ins), "application/vnd.apache.parquet")
     lines = format_lines(rows).encode()

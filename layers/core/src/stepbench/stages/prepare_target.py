@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.result import WITH_LAMBDA_OF
+from stepbench.contracts.served import Served
 from stepbench.contracts.target import DynamoDbTarget, S3Target
 from stepbench.contracts.tasks import InputToMake, PrepareTargetInput, PrepareTargetOutput
 from stepbench.contracts.transfer import TransferTrial
@@ -76,7 +76,7 @@ def prepare_target(
         undo_if_cancelled(spec, opened, services)
         _await_ready(spec, opened, services)
         noted = _describe(spec, opened, services)
-    services.runs.put_json(layout.trial_key(task.ref, "provider.json"), noted)
+    services.runs.put_model(layout.trial_key(task.ref, "provider.json"), noted)
     _write_levels(spec, services)
     return PrepareTargetOutput(
         lanes=WATCH_LANES if spec.plan.pull else (),
@@ -100,18 +100,18 @@ def _write_levels(spec: TrialSpec, services: Services) -> None:
             services.runs.put_json(key, [task.model_dump(mode="json") for task in tasks])
 
 
-def _describe(spec: TrialSpec, opened: OpenDriver, services: Services) -> dict[str, Any]:
+def _describe(spec: TrialSpec, opened: OpenDriver, services: Services) -> Served:
     """Return what serves the trial's store, or stores, as the report names it."""
     if isinstance(opened.driver, Substituted):
         provider, stand_ins = opened.run(opened.driver.provider()), opened.run(opened.driver.stand_ins())
-        return {"provider": provider, "emulated": bool(stand_ins), "stand_ins": stand_ins}
+        return Served(provider=provider, emulated=bool(stand_ins), stand_ins=stand_ins)
     emulator = services.settings.emulator
     if is_emulated_store(spec.plan.target, services.settings):
-        return {"provider": emulator, "emulated": True}
+        return Served(provider=emulator, emulated=True)
     provider = opened.run(opened.driver.provider())
     if ends_in_emulated_lambda(spec.plan, services.settings):
-        return {"provider": f"{provider}{WITH_LAMBDA_OF}{emulator}", "emulated": True}
-    return {"provider": provider, "emulated": False}
+        return Served(provider=f"{provider}, with Lambda of {emulator}", emulated=True, stand_ins={"lambda": emulator})
+    return Served(provider=provider, emulated=False)
 
 
 def _take_lease(

@@ -27,6 +27,7 @@ from stepbench.errors import PlanError, StepbenchError
 from stepbench.observability import logger
 from stepbench.planning import group_names
 from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import find_served
 from stepbench.report.page import render_page
 from stepbench.report.regressions import render_failure
 from stepbench.report.run_output import run_output, with_regressions
@@ -226,11 +227,11 @@ _CAUSES = {
 
 def _store(spec: TrialSpec, ref: TrialRef, services: Services) -> TrialStore:
     """Read what `PrepareTarget` noted; a trial that did not get so far says only which store it was meant for."""
-    noted = services.runs.find_json(layout.trial_key(ref, "provider.json"))
+    served = find_served(ref, services.runs)
     store = spec.plan.target.store
-    if noted is None:
+    if served is None:
         return TrialStore(store, "not reached", emulated=False)
-    return TrialStore(store, str(noted["provider"]), emulated=bool(noted["emulated"]))
+    return TrialStore(store, served.provider, emulated=served.emulated)
 
 
 def _read(key: str, model: type[M], services: Services) -> M | Unreadable | None:

@@ -21,7 +21,7 @@ def find_ignored_batching_window(evidence: Evidence, _findings: Findings) -> Ite
     """Report a batching window that an emulator does not keep."""
     target = evidence.spec.offered.target
     if isinstance(target, DynamoDbTarget) and _is_window_ignored(target, evidence):
-        text = f"{evidence.provider} ignores the batching window of {target.batching_window_s} s."
+        text = f"{evidence.served.provider} ignores the batching window of {target.batching_window_s} s."
         yield Caveat(
             kind="batching_window_ignored", text=text, remedy="Measure batching windows on AWS.",
             setting="target.batching_window_s",
@@ -45,10 +45,9 @@ def find_unreached_batch_size(evidence: Evidence, findings: Findings) -> Iterato
         text = f"batch_size {count(target.batch_size)} was never reached: none of {invocations} was handed more than "
         text += f"{counted(largest, 'record')}. {_why_so_small(evidence, target)}"
         remedy = "Raise rate_per_s, or target.batching_window_s."
-        if evidence.emulated:
-            remedy = (
-                f"Raise rate_per_s; or run on AWS with target.batching_window_s, which {evidence.provider} ignores."
-            )
+        if evidence.served.emulated:
+            ignored = f"target.batching_window_s, which {evidence.served.provider} ignores"
+            remedy = f"Raise rate_per_s; or run on AWS with {ignored}."
         yield Caveat(
             kind="setting_without_effect", text=text, remedy=remedy, windows=places, setting="target.batch_size"
         )
@@ -73,13 +72,14 @@ def _is_studied(evidence: Evidence, target: DynamoDbTarget) -> bool:
 
 
 def _is_window_ignored(target: DynamoDbTarget, evidence: Evidence) -> bool:
-    return bool(target.batching_window_s) and evidence.emulated
+    return bool(target.batching_window_s) and evidence.served.emulated
 
 
 def _why_so_small(evidence: Evidence, target: DynamoDbTarget) -> str:
     """Say why batches stayed below their limit."""
     if _is_window_ignored(target, evidence):
-        return f"{evidence.provider} ignores the batching window, and hands over what has come since it last looked."
+        provider = evidence.served.provider
+        return f"{provider} ignores the batching window, and hands over what has come since it last looked."
     if not target.batching_window_s:
         return "Without a batching window, an invocation is handed what has come since the one before: too few."
     due = max(step.rate_per_s for phase in evidence.spec.offered.phases if phase.measured for step in phase.load)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.result import WITH_LAMBDA_OF, Caveat
+from stepbench.contracts.result import Caveat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def find_emulated_store(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
     """Report a store that something else plays."""
-    if evidence.emulated:
+    if evidence.served.emulated:
         store = evidence.spec.offered.target.store
-        _, ends_in, emulator = evidence.provider.partition(WITH_LAMBDA_OF)
-        played = f"{store} is played by {evidence.provider}"
-        how = f"{store}'s events end in functions of {emulator}" if ends_in else played
+        functions = evidence.served.stand_ins.get("lambda")
+        played = f"{store} is played by {evidence.served.provider}"
+        how = f"{store}'s events end in functions of {functions}" if functions else played
         text = f"{how}: its latencies say nothing about AWS."
         yield Caveat(kind="emulated", text=text, remedy="Run the plan on AWS (sam deploy).")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.phase import PhaseSchedule
-from stepbench.contracts.plan import TrialRef
 from stepbench.records.formats.deliveries import T3_RESOLUTION_NS, UNKNOWN_STORE
 from stepbench.records.join.grid import build_grid
 from stepbench.records.join.sent import Attempts, attempt_of
@@ -177,18 +176,6 @@ def count_malformed(store: str, runs: RunStore, table: TrialTable, from_ns: int,
         found.update(str(item["sk"]).replace("#", "-") for item in table.malformed(name, from_ns, to_ns))
         count += len(found)
     return count
-
-
-def find_provider(ref: TrialRef, runs: RunStore) -> tuple[str | None, bool | None]:
-    """
-    Return what serves the store and whether it is emulated, as PrepareTarget noted it.
-
-    None where it did not get there.
-    """
-    document = runs.find_json(layout.trial_key(ref, "provider.json"))
-    if document is None:
-        return None, None
-    return str(document["provider"]), bool(document["emulated"])
 
 
 _WRITER = "writer#"

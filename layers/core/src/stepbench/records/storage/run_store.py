@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from stepbench.contracts.base import Contract
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.search import Utilisation
+from stepbench.contracts.served import Served
 from stepbench.errors import CorruptRecordsError, RecordsUnavailableError
 from stepbench.records.formats.t4_lines import T4Line, parse_t4_line
 from stepbench.records.storage import layout
@@ -181,3 +182,8 @@ def read_utilisations(spec: TrialSpec, runs: RunStore) -> tuple[Utilisation, ...
         if phase.probe or phase.uses_found_rate
     )
     return tuple(each for each in found if each is not None)
+
+
+def find_served(ref: TrialRef, runs: RunStore) -> Served | None:
+    """Return what serves the trial's store, as PrepareTarget noted it; None where it did not get there."""
+    return runs.find_model(layout.trial_key(ref, "provider.json"), Served)
