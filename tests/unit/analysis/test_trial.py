@@ -181,6 +181,13 @@ def test_published_numbers_stand_beside_ours() -> None:
         assert numbers(ratio) == pytest.approx([number / 10 for number in numbers(ours)])
 
 
+def test_a_percentile_that_no_summary_has_is_of_either_reading_of_the_start() -> None:
+    """An acknowledgement takes 2 ms, by construction."""
+    published = [{"metric": "p75", "value_ms": 10, "source": "A paper", "window": "after"}]
+    (found,) = stepped(published=published)[1].summary.replication
+    assert present(present(found.ours_after_ack).value) == pytest.approx(present(found.ours.value) - 2)
+
+
 def test_a_published_number_without_ours_says_so() -> None:
     """The trial failed before its measured phase; and a p99 of 200 events has no interval, nor has its ratio."""
     published = [{"metric": "p99", "value_ms": 10, "source": "A paper"}]

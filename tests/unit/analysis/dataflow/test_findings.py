@@ -8,7 +8,10 @@ import pytest
 from tests.samples.dag_rows import MS, ORIGIN_NS, dag_end, event_text
 from tests.samples.finished_dags import END_MS, FinishedDags, fork_rows
 
+from stepbench.analysis.dataflow.executions import find_executions
 from stepbench.analysis.dataflow.spread import spread
+from stepbench.contracts.identity import CANARY_PHASE
+from stepbench.records.join.reader import read_records
 
 if TYPE_CHECKING:
     from stepbench.contracts.dataflow_result import DagWindow, DataflowFindings
@@ -261,3 +264,15 @@ def test_times_may_lie_before_others_on_other_clocks() -> None:
     _, _, window = _analysed(trial)
     assert window.levels[2].before_ms.max == -1
     assert sum(part.ms.max or 0 for part in window.path) == pytest.approx(END_MS)
+
+
+def test_an_execution_that_no_writer_tells_of_is_found_by_its_rows() -> None:
+    """A writer that ended early leaves tasks behind; what is no execution of the trial's DAGs is none of them."""
+    trial = FinishedDags(1)
+    trial.sent()
+    spec, services = trial.memory.services.trial(trial.ref), trial.memory.services
+    joined = read_records(spec, services.runs, services.table).joined
+    left = {event_text(7), event_text(0, CANARY_PHASE), event_text(0, 5), "nonsense"}
+    first, second = find_executions(spec, joined, (), left)
+    assert (first.event, first.number, second.event, second.number) == (event_text(), 0, event_text(7), None)
+    assert (second.dag.name, second.arrived) == ("fork", False)

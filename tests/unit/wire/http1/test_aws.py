@@ -70,6 +70,27 @@ async def test_a_failed_refresh_keeps_the_old_ones(caplog: pytest.LogCaptureFixt
     assert "profile is gone" in caplog.text
 
 
+async def test_credentials_are_not_asked_for_again_before_it_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider that is asked without a pause takes a core from what is measured."""
+    chain = Chain(OLD, NEW)
+    source = CredentialSource(chain, every_s=600)
+    waits: list[float] = []
+    waiting = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        waiting.set()
+        await asyncio.Future()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "sleep", sleep)
+        await source.start()
+        async with asyncio.timeout(LIMIT_S):
+            await waiting.wait()
+    await source.stop()
+    assert (waits, source.current) == ([600], OLD)
+
+
 @pytest.mark.parametrize(
     ("answer", "message"), [(None, "no AWS credentials"), (OSError("no such file"), "no such file")]
 )
