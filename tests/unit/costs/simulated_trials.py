@@ -298,11 +298,11 @@ class _Walk:
 
 def _count_transfers(trial: TransferTrial, place: Place) -> tuple[float, float]:
     """Go through all transfers, as many at once as may be, each due at its time."""
-    free_s, drawn = [0.0] * trial.concurrency, trial.drawn_mib
-    billed_s, task_s, read_mib = 0.0, list[float](), 0
+    free_s, sizes = [0.0] * trial.concurrency, trial.expected_mib()
+    billed_s, task_s, read_mib = 0.0, list[float](), 0.0
     for number in range(trial.transfers):
         for platform in trial.platforms:
-            mib = drawn[platform][number]
+            mib = sizes[number]
             reads_s, read_mib = len(trial.sources) * mib / place.mib_per_s, read_mib + mib
             if platform == "fargate":
                 task_s.append(reads_s + place.billed_task_s)
@@ -313,7 +313,7 @@ def _count_transfers(trial: TransferTrial, place: Place) -> tuple[float, float]:
                 taken_s = reads_s + start_s + (place.changing_s if trial.cold == "required" else 0)
             begin_s = max(min(free_s), number * trial.every_s)
             free_s[free_s.index(min(free_s))] = begin_s + taken_s
-    lambdas = len(drawn.get("lambda", ()))
+    lambdas = trial.transfers if "lambda" in trial.platforms else 0
     refreshed = lambdas if trial.cold == "required" else 0
     once = ("PrepareTarget", "SeedFiles", "PlanPhase")
     functions = [_use("RunTransfer", lambdas, billed_s * 10), _use("RefreshSandboxes", refreshed, refreshed * 2)]
@@ -323,7 +323,7 @@ def _count_transfers(trial: TransferTrial, place: Place) -> tuple[float, float]:
         invoked={each.function: each.invocations for each in functions} | {"AwaitTarget": 1, "CollectLogs": 1},
     )  # fmt: skip
     use = TransferUse(
-        efs_bytes=read_mib * MIB if "efs" in trial.sources else 0,
+        efs_bytes=round(read_mib * MIB) if "efs" in trial.sources else 0,
         s3_requests=trial.processes * trial.connections if "s3" in trial.sources else 0,
         functions=tuple(functions), transitions=trial_transitions(visits), task_s=tuple(task_s),
         processes=trial.processes,

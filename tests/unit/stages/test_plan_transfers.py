@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
 from typing import Any
 
 import pytest
+from scipy.stats import chisquare
 from tests.samples.services import MemoryServices, stored_trial
 
 from stepbench.contracts.plan import TransferTrial
@@ -77,19 +79,32 @@ def test_a_file_that_was_not_made_ends_the_trial_before_its_load() -> None:
         planned(transfer(), seeded=(1, 5))
 
 
-def test_sizes_are_drawn_alike_and_the_same_for_the_same_seed() -> None:
+def test_a_month_of_scheduled_runs_has_each_size_as_often() -> None:
+    """A run of one transfer each hour drew the same size for ever, on each platform."""
+    plan, runs = transfer(transfers=1), [str(uuid.UUID(int=number)) for number in range(720)]
+    for platform in plan.platforms:
+        sizes = Counter(size for run_id in runs for size, _ in draw_reads(plan, platform, run_id))
+        assert sizes.keys() == set(plan.file_sizes_mib)
+        assert chisquare(list(sizes.values())).pvalue > 0.001
+    both = [tuple(next(draw_reads(plan, platform, run_id))[0] for platform in plan.platforms) for run_id in runs]
+    assert len(set(both)) == len(plan.file_sizes_mib) ** len(plan.platforms)
+
+
+def test_sizes_are_drawn_alike_and_the_same_for_the_same_seed_and_run() -> None:
     """3,000 draws of three sizes: each 1,000, give or take five standard deviations of 26."""
     plan = transfer(transfers=1_000)
     counts = Counter(
-        size for seed in (1, 2, 3) for size, _ in draw_reads(plan.model_copy(update={"seed": seed}), "lambda")
+        size for seed in (1, 2, 3) for size, _ in draw_reads(plan.model_copy(update={"seed": seed}), "lambda", "run")
     )
     assert all(abs(count - 1_000) < 130 for count in counts.values())
-    assert list(draw_reads(plan, "lambda")) == list(draw_reads(plan, "lambda"))
-    assert list(draw_reads(plan, "lambda")) != list(draw_reads(plan, "fargate"))
+    assert list(draw_reads(plan, "lambda", "run")) == list(draw_reads(plan, "lambda", "run"))
+    assert list(draw_reads(plan, "lambda", "run")) != list(draw_reads(plan, "fargate", "run"))
 
 
 def test_a_shuffled_order_has_each_source_first_now_and_then() -> None:
     """What is read second may find a network that is warm: the published order cannot tell."""
-    firsts = Counter(sources[0] for _, sources in draw_reads(transfer(transfers=100, order="shuffled"), "lambda"))
+    firsts = Counter(
+        sources[0] for _, sources in draw_reads(transfer(transfers=100, order="shuffled"), "lambda", "run")
+    )
     assert firsts.keys() == {"efs", "s3"}
     assert all(30 < count < 70 for count in firsts.values())

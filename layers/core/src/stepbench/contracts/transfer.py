@@ -140,10 +140,16 @@ class TransferTrial(Contract):
         refuse(broken for rule in (_list_rules, _reading_rules, _length_rules) for broken in rule(self))
         return self
 
-    @property
-    def drawn_mib(self) -> dict[Platform, list[int]]:
-        """Return the size of each transfer's file in MiB, by platform, in order."""
-        return {platform: [size for size, _ in draw_reads(self, platform)] for platform in self.platforms}
+    def expected_mib(self, *, at_most: bool = False) -> list[float]:
+        """
+        Return the size of each transfer's file in MiB on any platform, in order, as far as a plan tells it.
+
+        What a run draws is as large as all are on average, or at most as the largest.
+        """
+        sizes = self.file_sizes_mib
+        if self.choice != "random":
+            return [float(sizes[number % len(sizes)]) for number in range(self.transfers)]
+        return [float(max(sizes)) if at_most else self.mean_mib] * self.transfers
 
     @property
     def mean_mib(self) -> float:
@@ -229,16 +235,17 @@ def _reading_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
             yield BrokenRule(f"published[{place}]", message, "Remove it, or extend the trial.")
 
 
-def draw_reads(plan: TransferTrial, platform: Platform) -> Iterator[tuple[int, tuple[Source, ...]]]:
+def draw_reads(plan: TransferTrial, platform: Platform, run_id: str) -> Iterator[tuple[int, tuple[Source, ...]]]:
     """
-    Yield the size of each transfer's file in MiB, and its sources in their order; the same for the same seed.
+    Yield the size of each transfer's file in MiB, and its sources in their order; the same for the same seed and run.
 
-    Platforms draw apart from each other, as the published processes did. What is drawn is a hash: unlike a generator's
-    it is the same under every version of Python.
+    Platforms draw apart from each other, as the published processes did, and so do runs: a schedule of runs of one
+    transfer each would have the same size for ever. What is drawn is a hash: unlike a generator's it is the same under
+    every version of Python.
     """
     sizes = plan.file_sizes_mib
     for number in range(plan.transfers):
-        drawn = f"{plan.seed}/{platform}/{number}"
+        drawn = f"{plan.seed}/{run_id}/{platform}/{number}"
         size_mib = sizes[(_hash(drawn) if plan.choice == "random" else number) % len(sizes)]
         shuffled = sorted(plan.sources, key=lambda source: _hash(f"{drawn}/{source}"))
         yield size_mib, tuple(shuffled) if plan.order == "shuffled" else plan.sources

@@ -3,7 +3,8 @@ The bill of a trial of `transfer` from its plan, and how long it takes: at most,
 
 At most each read takes as long as it may.
 
-Sizes are those that are drawn; memory and CPU are the template's defaults, so that a stack with larger ones costs more.
+Sizes that a run draws are as large as all on average, or at most as the largest; memory and CPU are the published
+ones, so that a stack with larger ones costs more.
 
 `transfer_actual` has the one of what was done.
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from stepbench.costs.prices import CostEstimate
 
 LAMBDA_GB = 10
-"""The template's default, and the published experiment's."""
+"""The published experiment's; a stack with the template's default, 3 GB, costs less."""
 FARGATE_VCPU, FARGATE_GB = 8, 32
 FARGATE_LEAST_S = 60
 """A task is billed for a minute at least."""
@@ -41,12 +42,13 @@ HEARTBEATS_PER_S = 1
 
 def transfer_estimate(trial: TransferTrial, assumed: Assumptions, region: str = DEFAULT_REGION) -> CostEstimate:
     """Return what the trial costs on AWS at the region's list prices, where all is as assumed."""
-    drawn, speed = trial.drawn_mib, assumed.transfer
+    sizes, speed = trial.expected_mib(at_most=not assumed.expected), assumed.transfer
+    on_lambda, on_fargate = (sizes if platform in trial.platforms else [] for platform in ("lambda", "fargate"))
     start_s = speed.warm_s if trial.cold == "no" else speed.cold_s
-    lambda_s = sum(_reads_s(trial, mib, speed) + start_s for mib in drawn.get("lambda", ()))
-    task_s = sum(max(FARGATE_LEAST_S, _reads_s(trial, mib, speed) + speed.task_s) for mib in drawn.get("fargate", ()))
-    lambdas, refreshed = len(drawn.get("lambda", ())), trial.cold == "required"
-    read_gb = sum(map(sum, drawn.values())) * MIB / 1e9
+    lambda_s = sum(_reads_s(trial, mib, speed) + start_s for mib in on_lambda)
+    task_s = sum(max(FARGATE_LEAST_S, _reads_s(trial, mib, speed) + speed.task_s) for mib in on_fargate)
+    lambdas, refreshed = len(on_lambda), trial.cold == "required"
+    read_gb = (sum(on_lambda) + sum(on_fargate)) * MIB / 1e9
     made_mib = 0 if assumed.has_files else sum(trial.file_sizes_mib)
     parts = made_mib / PART_MIB + (2 * len(trial.file_sizes_mib) if made_mib else 0)
     control_gb_s = assumed.control_s + made_mib * SEED_GB_S_PER_MIB + lambdas * refreshed * speed.refresh_s * REFRESH_GB
@@ -75,8 +77,8 @@ def _transitions(trial: TransferTrial, assumed: Assumptions) -> int:
     if not assumed.expected:
         return TRANSITIONS_PER_TRIAL + TRANSITIONS_PER_TRANSFER * trial.processes
     once = ("PrepareTarget", "SeedFiles", "AwaitTarget", "AwaitArrivals", "CollectLogs")
-    drawn = trial.drawn_mib
-    refreshed = len(drawn.get("lambda", ())) if trial.cold == "required" else 0
+    of_platform = dict.fromkeys(trial.platforms, trial.transfers)
+    refreshed = of_platform.get("lambda", 0) if trial.cold == "required" else 0
     visits = Visits(
         phases=1,
         needed=1,
@@ -84,7 +86,7 @@ def _transitions(trial: TransferTrial, assumed: Assumptions) -> int:
         on_host=False,
         invoked=dict.fromkeys(once, 1) | {"RefreshSandboxes": refreshed},
         transfers=trial.processes,
-        tasks=len(drawn.get("fargate", ())),
+        tasks=of_platform.get("fargate", 0),
     )
     return trial_transitions(visits)
 

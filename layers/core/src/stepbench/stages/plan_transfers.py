@@ -52,7 +52,7 @@ def plan_transfers(spec: TrialSpec, services: Services) -> PlanPhaseOutput:
 def _items(spec: TrialSpec, digests: Mapping[int, str], start_at_ns: int, bucket: str) -> Iterator[TransferItem]:
     """Yield items in the order of their start: each transfer on each platform, before the next transfer."""
     plan = spec.transfer
-    drawn = {platform: list(draw_reads(plan, platform)) for platform in plan.platforms}
+    drawn = {platform: list(draw_reads(plan, platform, spec.run_id)) for platform in plan.platforms}
     for number in range(plan.transfers):
         due_ns = start_at_ns + round(number * plan.every_s * _SECOND_NS)
         for place, platform in enumerate(plan.platforms):
