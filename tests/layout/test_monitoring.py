@@ -59,6 +59,9 @@ OF_SERVICES = {
     f"{_DOCS}amazondynamodb/latest/developerguide/metrics-dimensions.html": {
         Metric("AWS/DynamoDB", name, ("TableName",)) for name in ("WriteThrottleEvents", "ReadThrottleEvents")
     },
+    f"{_DOCS}eventbridge/latest/userguide/eb-monitoring.html": {
+        Metric("AWS/Events", "FailedInvocations", ("RuleName",))
+    },
 }
 """By the page that says that the service emits it, with these dimensions."""
 

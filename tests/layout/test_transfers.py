@@ -10,7 +10,7 @@ import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-from tests.samples.templates import Json, load_template, statements
+from tests.samples.templates import ROOT, Json, load_template, statements
 from tests.statemachines.conftest import load_machine
 
 from stepbench.costs.transfer import FARGATE_GB, FARGATE_VCPU, LAMBDA_GB
@@ -151,14 +151,14 @@ def test_only_who_seeds_may_write_to_the_file_system() -> None:
     assert [one["Condition"] for one in mounting] == [of_point] * 2
 
 
-def test_function_and_task_have_the_published_sizes() -> None:
-    """10,240 MB; 8 vCPU and 32 GB; and the estimate counts on them."""
+def test_function_and_task_have_the_published_sizes_where_every_account_may() -> None:
+    """8 vCPU and 32 GB, and of the function 10,240 MB, which a new account refuses; the estimate counts on them."""
     sizes = {
         name: TEMPLATE["Parameters"][name]["Default"] for name in ("TransferMemorySize", "FargateCpu", "FargateMemory")
     }
-    assert sizes == {"TransferMemorySize": 10_240, "FargateCpu": 8_192, "FargateMemory": 32_768}
+    assert sizes == {"TransferMemorySize": 3_008, "FargateCpu": 8_192, "FargateMemory": 32_768}
     assert _function("RunTransfer")["MemorySize"] == {"Ref": "TransferMemorySize"}
-    assert sizes["TransferMemorySize"] == LAMBDA_GB * 1_024
+    assert f"TransferMemorySize={LAMBDA_GB * 1_024} " in (ROOT / "docs/published.md").read_text("utf-8")
     assert (sizes["FargateCpu"], sizes["FargateMemory"]) == (FARGATE_VCPU * 1_024, FARGATE_GB * 1_024)
 
 
