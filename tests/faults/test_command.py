@@ -67,7 +67,7 @@ def test_a_run_whose_data_have_no_room_fails_and_leaves_its_results(deployment: 
         deployment.running(plan(name, "etcd", warm_up=20, measured=20), stdout=full) as process,
     ):
         _, stderr = process.communicate(timeout=RUN_LIMIT_S)
-    assert process.returncode == 1
+    assert process.returncode == 4
     assert "No space left on device" in stderr
     (summary,) = deployment.out.glob(f"{name}-*/summary.json")
     assert json.loads(summary.read_text())["status"] == "succeeded"

@@ -108,7 +108,7 @@ def test_a_disk_that_takes_one_day_only_keeps_none(capsys: pytest.CaptureFixture
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a folder has to be")
     file = theirs(*(published_line(timestamp=f"2025-06-0{day} 12:00:00") for day in (5, 6)))
-    assert main(["import", file, "--dataset", "published"]) == 1
+    assert main(["import", file, "--dataset", "published"]) == 4
     assert "day=2025-06-06" in capsys.readouterr().err
     assert list(OUT.rglob("*.parquet")) == []
 

@@ -89,7 +89,7 @@ def test_a_stack_that_takes_no_load_from_hosts_says_so(
 ) -> None:
     """Its plans would be refused, and the host would wait for ever."""
     monkeypatch.setattr(stack, "remote_stack", lambda _name: Deployed())
-    assert main(["load-host", "--stack", "measured"]) == 1
+    assert main(["load-host", "--stack", "measured"]) == 4
     assert "deploy it with LoadHost=own" in capsys.readouterr().err
 
 
@@ -127,5 +127,5 @@ def test_invoke_says_which_answered(
 
 def test_invoke_refuses_a_function_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     """Before anything is started; with those that there are."""
-    assert main(["invoke", "RunWritr"]) == 1
-    assert "no sample event of RunWritr; there are " in capsys.readouterr().err
+    assert main(["invoke", "RunWritr"]) == 2
+    assert "FUNCTION: has no sample event (got RunWritr). There are " in capsys.readouterr().err

@@ -20,7 +20,6 @@ from stepbench.errors import LocalEnvironmentError
     ("error", "said"),
     [
         (LocalEnvironmentError("etcd does not start"), "stepbench: etcd does not start\n"),
-        (KeyboardInterrupt(), "stepbench: interrupted\n"),
         (NoCredentialsError(), "stepbench: AWS: Unable to locate credentials\n"),
         (NoRegionError(), "stepbench: AWS: no region is set; set AWS_DEFAULT_REGION"),
         (
@@ -31,13 +30,42 @@ from stepbench.errors import LocalEnvironmentError
         (subprocess.TimeoutExpired("etcd", 10), "stepbench: Command 'etcd' timed out after 10 seconds\n"),
     ],
 )
-def test_what_goes_wrong_is_one_line_and_exit_code_1(
+def test_what_cannot_be_done_is_one_line_and_exit_code_4(
     monkeypatch: pytest.MonkeyPatch, plan: str, capsys: pytest.CaptureFixture[str], error: BaseException, said: str
 ) -> None:
     """A traceback tells a user nothing that they could act on."""
     here(monkeypatch, error)
-    assert main(["run", plan]) == 1
+    assert main(["run", plan]) == 4
     assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_mistake_of_our_own_and_an_interruption_have_codes_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, plan: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipeline would else take either for a regression; whoever reports the first needs the traceback."""
+    here(monkeypatch, KeyboardInterrupt())
+    assert main(["run", plan]) == 130
+    assert capsys.readouterr().err == "stepbench: interrupted\n"
+    here(monkeypatch, TypeError("nobody thought of it"))
+    assert main(["run", plan]) == 5
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback (most recent call last):")
+    assert "please report it with the lines above (TypeError('nobody thought of it'))" in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("AWS_ENDPOINT_URL", "localhost:4566"), ("AWS_METADATA_SERVICE_TIMEOUT", "soon")]
+)
+def test_a_variable_that_boto3_cannot_use_is_bad_input(
+    monkeypatch: pytest.MonkeyPatch, plan: str, capsys: pytest.CaptureFixture[str], variable: str, value: str
+) -> None:
+    """It ended in a traceback and exit code 1, a regression's."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv(variable, value)
+    assert main(["run", plan, "--stack", "bench"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"stepbench: {variable}: cannot be used: ")
+    assert said.endswith(f"(got {value}). Correct {variable}, or unset it.\n")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +107,24 @@ def test_a_reader_that_has_enough_is_no_traceback(tmp_path: Path) -> None:
         code = subprocess.run(program, stdout=write, stderr=errors, check=False, timeout=60).returncode
         os.close(write)
         errors.seek(0)
-        assert (code, errors.read()) == (1, b"")
+        assert (code, errors.read()) == (0, b"")
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "plans", "plans show quick-unloaded", "stores", "schema"])
+def test_a_reader_that_leaves_at_once_changes_no_exit_code(arguments: str) -> None:
+    """`--help | true` ended with 120 and "Exception ignored", a comparison with 1 as if it had found something."""
+    command = f"{sys.executable} -m stepbench.cli {arguments} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_characters_that_an_encoding_lacks_are_replaced() -> None:
+    """A Latin-1 locale ended a comparison with exit code 1."""
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    program = [sys.executable, "-m", "stepbench.cli", "plans"]
+    done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=60, env=environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii()
 
 
 def test_help_waits_for_no_library() -> None:
@@ -103,7 +148,7 @@ def test_verbose_shows_where_an_error_came_from(
 ) -> None:
     """One line is for users; who reports a bug needs the rest, whichever side of the command the option stands."""
     here(monkeypatch, LocalEnvironmentError("etcd does not start"))
-    assert main([*arguments, plan]) == 1
+    assert main([*arguments, plan]) == 4
     error = capsys.readouterr().err
     assert error.startswith("Traceback (most recent call last):")
     assert error.endswith("\nstepbench: etcd does not start\n")

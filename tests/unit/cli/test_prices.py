@@ -64,7 +64,7 @@ def test_a_price_list_that_does_not_answer_leaves_the_table_as_it_is(
     """Without credentials, say: the first refusal is the last question."""
     stubber.add_client_error("get_products", "AccessDeniedException", "not authorized")
     path = tmp_path / "prices.json"
-    assert main(["prices", "--refresh", "--file", str(path)]) == 1
+    assert main(["prices", "--refresh", "--file", str(path)]) == 4
     assert path.read_text() == price_table().to_json()
     assert "AWS's price list does not answer" in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ from tests.samples.stack_resources import resource_pages
 
 from stepbench.contracts import custom_resource, dataflow_rows, run_tasks, tasks, transfer_rows
 from stepbench.contracts.identity import trial_tag
-from stepbench.errors import LocalEnvironmentError
+from stepbench.errors import PlanError
 from stepbench.local import invoking
 from stepbench.local.invoking import SAMPLE_RUN, STEPS, Step, chosen_steps, invoke_steps, new_run_id, sample_event
 from stepbench.local.stack import StackError
@@ -89,7 +89,7 @@ def test_functions_are_chosen_by_name_and_in_that_order() -> None:
     ]
     assert chosen_steps([]) == list(STEPS)
     assert (new_run_id(["RunWriter"]), new_run_id([]).startswith(f"{SAMPLE_RUN}-2")) == (SAMPLE_RUN, True)
-    with pytest.raises(LocalEnvironmentError, match=r"no sample event of RunWritr; there are .*, ValidatePlan, "):
+    with pytest.raises(PlanError, match=r"has no sample event \(got RunWritr\). There are .*, ValidatePlan, "):
         chosen_steps(["ScaleTarget", "RunWritr"])
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-OK, FAILED, BAD_INPUT, THRESHOLD_MISSED = 0, 1, 2, 3
+OK, FAILED, BAD_INPUT, THRESHOLD_MISSED, NOT_DONE, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 EXIT_CODES = (
     "0 ok; 1 a run failed, was stopped, or left a trial out, or a comparison found a regression; 2 bad input; "
-    "3 a run missed a threshold of its plan, or with --strict did not decide one"
+    "3 a run missed a threshold of its plan, or with --strict did not decide one; 4 it could not be done: a server, "
+    "AWS, a file or a library that it needs is not there or refuses; 5 a mistake of Stepbench's own; 130 interrupted"
 )
 
 

@@ -23,10 +23,10 @@ from stepbench.cli import (
     tuning,
     validating,
 )
-from stepbench.cli.command import BAD_INPUT, EXIT_CODES, FAILED, OK, OneOf, argument
+from stepbench.cli.command import BAD_INPUT, CRASHED, EXIT_CODES, INTERRUPTED, NOT_DONE, OneOf, argument
 from stepbench.cli.streams import write_errors
 from stepbench.errors import PlanError, StepbenchError
-from stepbench.local.streams import dropping_messages, flush_data
+from stepbench.local.streams import dropping_messages, keeping_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,16 +65,19 @@ VOLUME = OneOf(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. A failure is one line, not a traceback."""
+    """
+    Run one command and return its exit code. A failure is one line, and a traceback where the mistake is ours.
+
+    Raises:
+        SystemExit: help and version were asked for, or the arguments are wrong.
+    """
     with dropping_messages():
-        options = build_parser().parse_args(arguments)
-        code = _run_command(options)
-        error = flush_data()
-        if error is None:
-            return code
-        if code == OK and not isinstance(error, BrokenPipeError):  # `… schema | head -1`: nobody reads on, and knows it
-            write_errors(f"stdout: {error}")
-        return code or FAILED
+        with keeping_data() as data:
+            code = _run_command(build_parser().parse_args(arguments))
+        if data.error is not None:
+            write_errors(f"stdout: {data.error}")
+            return code or NOT_DONE
+        return code
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -129,17 +132,21 @@ def _run_command(options: argparse.Namespace) -> int:
         write_errors(str(error))
     except KeyboardInterrupt:
         write_errors("interrupted")
+        return INTERRUPTED
     except ModuleNotFoundError as error:
         write_errors(f"{error}; install stepbench[analysis,local,report,stores], as `make setup` does")
-    except BrokenPipeError:
-        pass  # see `flush_data`
     except (OSError, subprocess.SubprocessError) as error:
         write_errors(str(error))
     except _aws_errors() as error:
         write_errors(f"AWS: {_describe(error)}")
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it gets a code of its own
+        if not options.verbose:
+            traceback.print_exc()
+        write_errors(f"this is a mistake of Stepbench's own; please report it with the lines above ({error!r})")
+        return CRASHED
     else:
         return code
-    return FAILED
+    return NOT_DONE
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepbench.cli.command import FAILED, OK, Command, argument
+from stepbench.cli.command import NOT_DONE, OK, Command, argument
 from stepbench.cli.streams import messages, write, write_errors
 from stepbench.errors import PlanError, Problem
 
@@ -34,7 +34,7 @@ def prices(options: argparse.Namespace) -> int:
     messages(options)(f"written to {path}")
     write(_text(table, options.region))
     write_errors(*problems)
-    return FAILED if problems else OK
+    return NOT_DONE if problems else OK
 
 
 def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, list[str]]:

@@ -44,6 +44,9 @@ def regressions(options: argparse.Namespace) -> int:
 
 def _baseline(text: str) -> dict[str, object]:
     """Read `median`, `median:50`, `green`, `green:50` or a run's id."""
+    if not 1 <= len(text) <= 200:  # noqa: PLR2004 -- as the contract has it
+        message = f"with {len(text)} characters it names no run"
+        raise argparse.ArgumentTypeError(message)
     word, _, number = text.partition(":")
     kinds = {"median": "rolling_median", "green": "last_green"}
     if word in kinds:
@@ -53,6 +56,13 @@ def _baseline(text: str) -> dict[str, object]:
             raise argparse.ArgumentTypeError(message)
         return {"kind": kinds[word], "runs": runs}
     return {"kind": "named_run", "run_id": text}
+
+
+def _why(text: str) -> str:
+    if not 1 <= len(text) <= 500:  # noqa: PLR2004 -- as the contract has it
+        message = f"has {len(text)} characters and not 1 to 500"
+        raise argparse.ArgumentTypeError(message)
+    return text
 
 
 def _effect(text: str) -> float:
@@ -97,7 +107,7 @@ COMMANDS = (
                 help="how many are allowed in 100 runs, all series of a plan together (default: 0.1)",
             ),
             argument("--acknowledge", metavar="RUN", help="accept the level that begins with this run; needs --why"),
-            argument("--why", metavar="TEXT", help="why it is accepted; kept beside the runs"),
+            argument("--why", type=_why, metavar="TEXT", help="why it is accepted; kept beside the runs"),
             argument(
                 "--format",
                 choices=("text", "json", "junit", "html"),

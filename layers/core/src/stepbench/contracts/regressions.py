@@ -34,7 +34,7 @@ class NamedRun(Contract):
     """The baseline is the level that began with a run: of so many runs from it on, whatever came later."""
 
     kind: Literal["named_run"] = "named_run"
-    run_id: str = Field(min_length=1)
+    run_id: str = Field(min_length=1, max_length=200)
     runs: int = Field(default=100, ge=10, le=MOST_RUNS)
 
 

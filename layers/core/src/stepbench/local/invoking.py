@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from stepbench.contracts.identity import TAG_CHARS, run_tag, trial_tag
-from stepbench.errors import LocalEnvironmentError
+from stepbench.errors import LocalEnvironmentError, PlanError, Problem
 from stepbench.local.processes import wait_until
 from stepbench.local.stack import StackError
 from stepbench.records.storage import layout
@@ -136,15 +136,15 @@ def chosen_steps(names: Sequence[str]) -> list[Step]:
     Return the steps of these functions or sources (`RunWriter`, `ReceiveEvents.dynamodb`) in this order; of none: all.
 
     Raises:
-        LocalEnvironmentError: there is no such function or source; with those that are.
+        PlanError: there is no such function or source; with those that are.
     """
     known: dict[str, Step] = {}
     for step in STEPS:
         known.setdefault(step.name, step)
     unknown = [name for name in names if name not in known]
     if unknown:
-        message = f"no sample event of {', '.join(unknown)}; there are {', '.join(known)}"
-        raise LocalEnvironmentError(message)
+        remedy = f"There are {', '.join(known)}."
+        raise PlanError([Problem("FUNCTION", name, "has no sample event", remedy) for name in unknown])
     return [known[name] for name in names] or list(STEPS)
 
 

@@ -6,6 +6,7 @@ boto3 clients: for the emulator with credentials that open nothing, for a deploy
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from stepbench.errors import StepbenchError
+from stepbench.errors import PlanError, Problem, StepbenchError
 from stepbench.records.storage.run_register import RunRegister
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
@@ -147,9 +148,25 @@ def local_client(service: str, endpoint: str) -> Any:  # noqa: ANN401 -- boto3 c
 
 
 def client(session: boto3.session.Session, service: str, endpoint: str | None) -> Any:  # noqa: ANN401 -- as above
-    """Return a client with limits; without an endpoint, boto3 resolves it as always (AWS_ENDPOINT_URL included)."""
+    """
+    Return a client with limits; without an endpoint, boto3 resolves it as always (AWS_ENDPOINT_URL included).
+
+    Raises:
+        PlanError: a variable or the profile that boto3 reads has a value that it cannot use.
+    """
     config = _direct(_PATIENT if service == "lambda" else _CONFIG, endpoint)
-    return session.client(service, endpoint_url=endpoint, config=config)  # type: ignore[call-overload]
+    try:
+        return session.client(service, endpoint_url=endpoint, config=config)  # type: ignore[call-overload]
+    except ValueError as error:
+        raise PlanError([_wrong_setting(str(error))]) from error
+
+
+def _wrong_setting(said: str) -> Problem:
+    """Find the variable whose value botocore's error repeats."""
+    named = {name: value for name, value in os.environ.items() if name.startswith("AWS_") and value and value in said}
+    name = next((each for each in named if "SECRET" not in each and "TOKEN" not in each), "")
+    remedy = f"Correct {name or 'it'}, or unset it."
+    return Problem(name or "AWS's configuration", named.get(name, "?"), f"cannot be used: {said}", remedy)
 
 
 def table(session: boto3.session.Session, name: str, endpoint: str | None) -> Any:  # noqa: ANN401 -- as above

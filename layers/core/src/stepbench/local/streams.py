@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
@@ -25,6 +27,8 @@ class MessageStream:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
         """Write if that is possible; return the text's length in any case."""
@@ -59,15 +63,58 @@ def dropping_messages() -> Iterator[None]:
         sys.stderr = before
 
 
-def flush_data() -> OSError | ValueError | None:
-    """Write out what stdout still holds; return why that is impossible, or None. Python does not try again at exit."""
+class DataStream:
+    """
+    Data for programs: a command comes to its end whatever becomes of its output, and says what could not be written.
+
+    A reader that has enough, as `head` has, is no error. Characters that the stream's encoding lacks are replaced.
+
+    Args:
+        stream: takes the data; all but writing is its own doing.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._gone = False
+        self.error: Exception | None = None
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+    def write(self, text: str) -> int:
+        """Write, unless nobody reads any more; return the text's length in any case."""
+        self._try(partial(self._stream.write, text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, unless nobody reads any more."""
+        self._try(self._stream.flush)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- the stream's
+        """Return the stream's own attribute."""
+        return getattr(self._stream, name)
+
+    def _try(self, call: Callable[[], object]) -> None:
+        if self._gone:
+            return
+        try:
+            call()
+        except (OSError, ValueError) as error:  # ValueError: it has been closed
+            self._gone = True
+            self.error = None if isinstance(error, BrokenPipeError) else error
+            with suppress(OSError, ValueError):  # Python tries once more at its exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+
+@contextmanager
+def keeping_data() -> Iterator[DataStream]:
+    """Let data go to stdout as far as that takes it; what became of it is known at the end."""
+    before = sys.stdout
+    sys.stdout = stream = DataStream(before)
     try:
-        sys.stdout.flush()
-    except (OSError, ValueError) as error:  # ValueError: it has been closed
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return error
-    return None
+        yield stream
+    finally:
+        stream.flush()
+        sys.stdout = before
 
 
 def message_console(*, quiet: bool = False) -> Console:
