@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,16 @@ def test_a_run_without_a_time_is_placed_by_its_file_and_says_so(tmp_path: Path) 
     assert [run.run_id for run in find_runs(tmp_path)] == ["b", "a"]
     with pytest.warns(UserWarning, match=r"does not say when the run was started: it is listed by the file's time"):
         assert load_run("latest", tmp_path).folder == unknown
+
+
+@pytest.mark.parametrize("damaged", ["", "{", "null", "[]"])
+def test_a_summary_that_cannot_be_read_is_not_the_latest(tmp_path: Path, damaged: str) -> None:
+    """A disk that was full leaves an empty one; the run before it can be shown all the same."""
+    whole = stored(tmp_path / "a", "a", "2026-01-01T00:00:00+00:00", 10)
+    broken = stored(tmp_path / "b", "b", "2026-01-02T00:00:00+00:00", 2_000_000_000)
+    (broken / "summary.json").write_text(damaged)
+    with pytest.warns(UserWarning, match=re.escape(f"left out, since their summary.json cannot be read: {broken}")):
+        assert load_run("latest", tmp_path).folder == whole
 
 
 @pytest.mark.parametrize("kept", ["b", "z"])

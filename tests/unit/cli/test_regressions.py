@@ -45,6 +45,15 @@ def test_a_run_that_was_copied_counts_once(capsys: pytest.CaptureFixture[str]) -
     assert captured.err == f"run {name} is taken from out/{name}; left out, as copies of it: out/copy\n"
 
 
+def test_a_damaged_summary_stops_no_other_plan_s_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty one is what a full disk leaves."""
+    store([1.0] * 30)
+    Path("out/broken").mkdir()
+    Path("out/broken/summary.json").touch()
+    assert main(["regressions", "nightly"]) == 0
+    assert "out/broken is left out: " in capsys.readouterr().err
+
+
 def test_runs_without_a_change_pass(capsys: pytest.CaptureFixture[str]) -> None:
     """Each plan by itself."""
     store(noise(15))

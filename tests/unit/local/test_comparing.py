@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.samples.comparisons import etcd, run
 
-from stepbench.errors import PlanError
+from stepbench.errors import CorruptRecordsError, PlanError
 from stepbench.local.comparing import compare, select
 
 if TYPE_CHECKING:
@@ -104,3 +104,16 @@ def test_copies_of_a_run_are_no_repeats(out: Path) -> None:
     assert [each.run_id for each in selected.runs] == ["two"]
     left_out = f"{folder / 'link'}, {folder / 'x'}, {folder / 'y'}"
     assert notes == [f"run two is taken from {folder / 'two'}; left out, as copies of it: {left_out}"]
+
+
+def test_a_damaged_summary_concerns_no_other_run(out: Path) -> None:
+    """An empty file of another run ended each comparison of a folder."""
+    broken = out / "broken"
+    broken.mkdir()
+    (broken / "summary.json").touch()
+    told: list[str] = []
+    assert {each.run_id for each in select(str(out), out, "A", told.append).runs} == {"one", "two", "other"}
+    assert [text.partition(":")[0] for text in told] == [f"{broken} is left out"]
+    assert compare("one", "two", out, 0.05, told.append).verdicts
+    with pytest.raises(CorruptRecordsError, match=r"broken/summary\.json"):
+        compare("one", "broken", out, 0.05, told.append)

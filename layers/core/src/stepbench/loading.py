@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -141,12 +142,17 @@ def load_run(run: str | Path, out: str | Path = "out") -> Run:
 
 
 class FoundRun(NamedTuple):
-    """A finished run's folder; `copies` are other folders of the same run, `started_at` is None where it is unknown."""
+    """
+    A finished run's folder; `started_at` is None where it is unknown, and `run_id` empty where nothing can be read.
+
+    copies: other folders of the same run. unreadable: folders that may hold later runs, and cannot be read.
+    """
 
     folder: Path
     run_id: str
     started_at: datetime | None = None
     copies: tuple[Path, ...] = ()
+    unreadable: tuple[Path, ...] = ()
 
     @property
     def notes(self) -> Iterator[str]:
@@ -154,6 +160,8 @@ class FoundRun(NamedTuple):
         if self.copies:
             others = ", ".join(map(str, self.copies))
             yield f"run {self.run_id} is taken from {self.folder}; left out, as copies of it: {others}"
+        if self.unreadable:
+            yield f"left out, since their {SUMMARY} cannot be read: {', '.join(map(str, self.unreadable))}"
         if self.run_id and self.started_at is None:
             yield f"{self.folder / SUMMARY} does not say when the run was started: it is listed by the file's time"
 
@@ -168,7 +176,7 @@ def find_runs(out: Path) -> tuple[FoundRun, ...]:
     folders: dict[str, list[FoundRun]] = {}
     for path in out.glob(f"*/{SUMMARY}"):
         run = _identify(path.parent)
-        folders.setdefault(run.run_id, []).append(run)
+        folders.setdefault(run.run_id or str(path.parent.resolve()), []).append(run)
     runs = []
     for run_id, same in folders.items():
         taken, *others = sorted(same, key=lambda each: (each.folder.name != run_id, each.folder))
@@ -179,19 +187,30 @@ def find_runs(out: Path) -> tuple[FoundRun, ...]:
 def candidates(run: str, out: Path) -> Iterator[FoundRun]:
     """Yield where a run may be: the newest below a folder, or a folder of that name, or that run under another name."""
     if run == LATEST:
-        yield from find_runs(out)[:1]
+        found = find_runs(out)
+        later = tuple(each.folder for each in takewhile(lambda each: not each.run_id, found))
+        yield from (each._replace(unreadable=later) for each in found[len(later) :][:1])
     else:
         yield from (FoundRun(folder, "") for folder in (Path(run), out / run))
         yield from (each for each in find_runs(out) if each.run_id == run)
 
 
 def _identify(folder: Path) -> FoundRun:
-    """Read a run's id and start; of a summary that cannot be read, the folder itself is the id."""
+    """Read a run's id and start; a summary that cannot be read has neither."""
     try:
         summary = json.loads((folder / SUMMARY).read_bytes())
         return FoundRun(folder, str(summary["run_id"]), _parse_time(summary["started_at"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return FoundRun(folder, str(folder.resolve()))
+        return FoundRun(folder, "")
+
+
+def read_summaries(runs: Iterable[FoundRun], notify: Callable[[str], None]) -> Iterator[tuple[FoundRun, RunSummary]]:
+    """Yield the runs whose summaries can be read: a damaged one concerns no other, and `notify` is called with it."""
+    for run in runs:
+        try:
+            yield run, read_model(run.folder / SUMMARY, RunSummary)
+        except (CorruptRecordsError, OSError) as error:
+            notify(f"{run.folder} is left out: {error}")
 
 
 def _parse_time(text: str) -> datetime | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.cli.command import OK, Command, argument, out
 from stepbench.cli.streams import messages, write, write_errors
-from stepbench.errors import CorruptRecordsError, PlanError, Problem
+from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,8 +44,7 @@ def runs(options: argparse.Namespace) -> int:
 
 def _find(folder: Path) -> tuple[list[_Listed], list[str]]:
     """Return the runs below a folder, and what is wrong with other folders there."""
-    from stepbench.contracts.result import RunSummary
-    from stepbench.loading import SUMMARY, find_runs, read_model
+    from stepbench.loading import SUMMARY, find_runs, read_summaries
     from stepbench.records.storage.layout import DATASETS
 
     if not folder.is_dir():
@@ -54,11 +53,8 @@ def _find(folder: Path) -> tuple[list[_Listed], list[str]]:
     listed: list[_Listed] = []
     unreadable: list[str] = []
     found = find_runs(folder)
-    for run in found:
-        try:
-            listed.append(_Listed(run.folder, read_model(run.folder / SUMMARY, RunSummary), tuple(run.notes)))
-        except (CorruptRecordsError, OSError) as error:
-            unreadable.append(f"{run.folder}: {error}")
+    for run, summary in read_summaries(found, unreadable.append):
+        listed.append(_Listed(run.folder, summary, tuple(run.notes)))
     finished = {each for run in found for each in (run.folder, *run.copies)}
     datasets = folder / DATASETS.rstrip("/")
     others = sorted(each for each in folder.iterdir() if each.is_dir() and each not in {*finished, datasets})

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.run_comparison import Selected, compare_summaries, describe_shared
+from stepbench.contracts.result import RunSummary
 from stepbench.errors import PlanError, Problem
-from stepbench.loading import find_runs
+from stepbench.loading import find_runs, read_model, read_summaries
 from stepbench.local.fetching import SUMMARY
-from stepbench.local.results import find_run, read_summary
+from stepbench.local.results import find_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.contracts.result import RunSummary
     from stepbench.contracts.verdict import RunComparison
 
 OF = "#"
@@ -79,5 +79,5 @@ def _read(name: str, out: Path, notify: Callable[[str], None]) -> list[RunSummar
     several = () if (path / SUMMARY).is_file() else find_runs(path)
     for note in (note for run in several for note in run.notes):
         notify(note)
-    folders = [run.folder for run in reversed(several)] or [find_run(str(path), out, notify)]
-    return [summary for folder in folders if (summary := read_summary(folder)) is not None]
+    found = [summary for _, summary in read_summaries(reversed(several), notify)]
+    return found or [read_model(find_run(str(path), out, notify) / SUMMARY, RunSummary)]

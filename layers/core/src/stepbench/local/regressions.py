@@ -9,7 +9,7 @@ from stepbench.analysis.run_series import RunNumbers, run_numbers, series_of_run
 from stepbench.contracts.acknowledged import AcknowledgedShift, AcknowledgedShifts
 from stepbench.contracts.result import RunSummary
 from stepbench.errors import PlanError, Problem
-from stepbench.loading import SUMMARY, find_runs, read_model
+from stepbench.loading import SUMMARY, find_runs, read_model, read_summaries
 from stepbench.local.results import find_run
 
 if TYPE_CHECKING:
@@ -35,11 +35,10 @@ def regressions_below(
 
     Raises:
         PlanError: there is no such run (bad input).
-        CorruptRecordsError: a summary or the file of acknowledged shifts is not of this version.
+        CorruptRecordsError: the file of acknowledged shifts is not of this version.
     """
     plans: dict[str, list[RunNumbers]] = {}
-    for run in find_runs(out):
-        summary = read_model(run.folder / SUMMARY, RunSummary)
+    for run, summary in read_summaries(find_runs(out), notify):
         if plan in {None, summary.plan}:
             plans.setdefault(summary.plan, []).append(run_numbers(summary))
             for note in run.notes:
