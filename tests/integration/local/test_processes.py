@@ -13,7 +13,17 @@ import psutil
 import pytest
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.processes import await_end, family, free_port, listening_addresses, spawn, terminate, wait_until
+from stepbench.local.processes import (
+    await_end,
+    family,
+    free_port,
+    listening_addresses,
+    spawn,
+    terminate,
+    wait_until,
+    without_users_settings,
+)
+from stepbench.local.stack import REGION, local_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +76,40 @@ def test_waiting_has_an_end(tmp_path: Path, started: list[int]) -> None:
     started.append(spawn(SLEEPER, log=tmp_path / "log"))
     with pytest.raises(LocalEnvironmentError, match=r"it serves: not within 0\.2 s"):
         wait_until("it serves", lambda: False, timeout_s=0.2, pid=started[0])
+
+
+def test_a_wait_that_runs_out_tells_its_last_error() -> None:
+    """PostgreSQL was skipped with no more than "not within 60 s", while each look said which variable was wrong."""
+
+    def refused() -> bool:
+        message = "no service is called so"
+        raise LocalEnvironmentError(message)
+
+    with pytest.raises(LocalEnvironmentError, match=r"it serves: not within 0\.1 s \(no service is called so\)"):
+        wait_until("it serves", refused, timeout_s=0.1)
+
+
+def test_variables_of_the_user_s_own_servers_are_hidden_from_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`PGSSLMODE=require` skipped PostgreSQL, and a profile that is not there ended a run after all had started."""
+    theirs = {"PGSSLMODE": "require", "AWS_PROFILE": "nobody", "ETCDCTL_USER": "root", "CASSANDRA_HOME": "/nowhere"}
+    for name, value in theirs.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH_TO_SOMETHING", "kept")
+    with without_users_settings():
+        seen = subprocess.run(["env"], check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout
+        assert theirs.keys() & {line.partition("=")[0] for line in seen.splitlines()} == set()
+        assert "PATH_TO_SOMETHING=kept" in seen
+    assert {name: os.environ[name] for name in theirs} == theirs
+
+
+def test_the_emulator_is_reached_whatever_profile_the_user_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its commands outside of a run, such as `report`, ask it as well."""
+    broken = tmp_path / "config"
+    broken.write_text("[default\nnonsense")
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(broken))
+    client = local_client("s3", "http://127.0.0.1:1")
+    assert (client.meta.endpoint_url, client.meta.region_name) == ("http://127.0.0.1:1", REGION)
 
 
 def test_listening_sockets_of_the_family_are_found(tmp_path: Path, started: list[int]) -> None:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from stepbench.errors import LocalEnvironmentError
+from stepbench.errors import LocalEnvironmentError, StepbenchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 LOOPBACK = "127.0.0.1"
 _POLL_S = 0.02
@@ -33,6 +33,8 @@ _PORTS = range(20_000, 32_768)
 _PORT_TRIES = 100
 _given_ports: set[int] = set()
 _LOG_TAIL_LINES = 20
+_USERS = ("AWS_", "BOTO_CONFIG", "CASSANDRA_", "ETCD", "PG", "REDISCLI_", "VALKEYCLI_")
+"""How variables begin that stores' programs and libraries read, and AWS's."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,22 @@ def _port_locks() -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
+@contextlib.contextmanager
+def without_users_settings() -> Iterator[None]:
+    """
+    Hide variables meanwhile that libraries and servers of this machine's environment would take for theirs.
+
+    `PGSSLMODE` or `AWS_PROFILE` are about the user's own servers and account; children inherit none of them, either.
+    """
+    hidden = {name: value for name, value in os.environ.items() if name.startswith(_USERS)}
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
 def spawn(
     argv: Sequence[str | Path],
     *,
@@ -172,7 +190,7 @@ def wait_until(
 
     Args:
         what: the thing awaited, for the message ("etcd answers at 127.0.0.1:2379").
-        condition: polled some 50 times a second; must be quick and must not raise.
+        condition: polled some 50 times a second; must be quick. One that raises does not hold, for that reason.
         timeout_s: after which it is an error.
         pid: a server whose early end is an error at once.
         log: whose last lines belong into the message.
@@ -183,15 +201,18 @@ def wait_until(
     deadline = time.monotonic() + timeout_s
     identity = None if pid is None else identify(pid)
     while True:
-        holds = condition()
+        try:
+            holds, reason = condition(), ""
+        except (OSError, StepbenchError, subprocess.SubprocessError) as error:
+            holds, reason = False, f" ({error})"
         # Looked at after the condition, too: what answers may be a stranger who got the port first.
         if pid is not None and (identity is None or identity.find() is None):
-            message = f"{what}: the process ended before that{log_tail(log)}"
+            message = f"{what}: the process ended before that{reason}{log_tail(log)}"
             raise LocalEnvironmentError(message)
         if holds:
             return
         if time.monotonic() > deadline:
-            message = f"{what}: not within {timeout_s:g} s{log_tail(log)}"
+            message = f"{what}: not within {timeout_s:g} s{reason}{log_tail(log)}"
             raise LocalEnvironmentError(message)
         time.sleep(_POLL_S)
 

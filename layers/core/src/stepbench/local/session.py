@@ -31,6 +31,7 @@ from stepbench.local.environment import (
 )
 from stepbench.local.fetching import NotFetchedError, fetch
 from stepbench.local.interrupts import shielded
+from stepbench.local.processes import without_users_settings
 from stepbench.local.running import RunAbandonedError
 from stepbench.local.stack import Stack, local_stack
 from stepbench.local.state import EnvironmentState, Occupancy, Server, occupied, read_state
@@ -158,7 +159,7 @@ def local_session(paths: Paths, notify: Notify, wishes: Wishes = NO_WISHES) -> I
     Raises:
         LocalEnvironmentError: another run is using it, or it does not come up.
     """
-    with occupied(paths.home) as occupancy:
+    with without_users_settings(), occupied(paths.home) as occupancy:
         warm = occupancy.was_warm if occupancy.killed else is_up(paths)
         _end_killed_run(occupancy, paths, notify)
         occupancy.begin(warm=warm)
@@ -197,7 +198,7 @@ def start_environment(paths: Paths, notify: Notify, wishes: Wishes = NO_WISHES) 
     Returns:
         Its state, and the dashboard's address.
     """
-    with occupied(paths.home) as occupancy:
+    with without_users_settings(), occupied(paths.home) as occupancy:
         _end_killed_run(occupancy, paths, notify)
         return bring_up(paths, notify, wishes), start_dashboard(paths)
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
@@ -134,8 +135,13 @@ _PATIENT = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_tim
 
 
 def emulator_session() -> boto3.session.Session:
-    """Return a session that never reads the user's profile or credentials."""
+    """Return a session that reads neither the user's profile nor credentials, nor the files that hold them."""
+    nowhere = (None, None, os.devnull, None)  # neither a file's nor a variable's name, a default, no conversion
+    own = botocore.session.get_session(
+        {"profile": (None, None, None, None), "config_file": nowhere, "credentials_file": nowhere}
+    )
     return boto3.session.Session(
+        botocore_session=own,
         aws_access_key_id="test",
         aws_secret_access_key="test",  # noqa: S106 -- the emulator takes anything
         region_name=REGION,

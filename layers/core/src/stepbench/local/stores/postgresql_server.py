@@ -8,7 +8,6 @@ which `directory/server` then points to.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import shutil
@@ -176,10 +175,11 @@ def _spawn_server(
 
 def _is_ready(installation: Installation, port: int) -> bool:
     client = installation.programs / "bin" / "pg_isready"
-    command = [str(client), "-q", "-h", LOOPBACK, "-p", str(port), "-U", "postgres", "-d", "postgres", "-t", "1"]
-    with contextlib.suppress(subprocess.TimeoutExpired):  # a busy machine, not a failed server
-        return subprocess.run(command, check=False, timeout=5).returncode == 0  # noqa: S603 -- no shell, arguments are ours
-    return False
+    command = [str(client), "-h", LOOPBACK, "-p", str(port), "-U", "postgres", "-d", "postgres", "-t", "1"]
+    done = subprocess.run(command, check=False, timeout=5, capture_output=True, text=True)  # noqa: S603 -- no shell, arguments are ours
+    if done.returncode:
+        raise LocalEnvironmentError((done.stdout or done.stderr).strip())
+    return True
 
 
 def _version(installation: Installation) -> str:
