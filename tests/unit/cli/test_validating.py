@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.samples.dags import dataflow_trial
@@ -12,6 +13,7 @@ from tests.unit.cli.conftest import PHASES, PLAN, TRIAL, Recorder, from_stdin, w
 from stepbench.cli import main
 from stepbench.local import commands
 from stepbench.local.commands import Ending
+from stepbench.local.store_list import skip_reason
 from stepbench.planning import parse_plan
 from stepbench.planning.wall_time import LOCAL, run_s
 
@@ -46,18 +48,31 @@ def test_validate_says_what_the_plan_would_do(capsys: pytest.CaptureFixture[str]
         ({"store": "cassandra"}, [], 0),
         ({"store": "redis"}, [], 0),
         ({"store": "dynamodb"}, [], 0),
+        ({"store": "dynamodb", "tls": True}, [], 2),
+        ({"store": "dynamodb", "tls": True}, ["--stack"], 0),
+        ({"store": "redis", "cluster": True}, [], 2),
+        ({"store": "redis", "tls": True}, [], 0),
     ],
 )
-def test_validate_refuses_a_store_that_this_machine_does_not_start(
-    capsys: pytest.CaptureFixture[str], target: dict[str, str], options: list[str], code: int
+def test_validate_refuses_what_this_machine_does_not_start(
+    capsys: pytest.CaptureFixture[str], target: dict[str, Any], options: list[str], code: int
 ) -> None:
     """A run would find out when everything else is up; a deployed stack may have one."""
     trial = {"experiment": "operations", "workload": {"mix": {"read": 1}}, "phases": PHASES, "target": target}
     assert main(["validate", written(trial), *options]) == code
-    missing = "trials[0].target.endpoint: is missing, and this machine has no server of dsql (got nothing)"
     error = capsys.readouterr().err
-    assert (missing in error) == (code == 2)
-    assert ("Give the endpoint of a server of your own" in error) == (code == 2)
+    assert ("trials[0].target: cannot run here: " in error) == (code == 2)
+    assert ("Or run it on a deployed stack (validate --stack)." in error) == (code == 2)
+    (planned,) = parse_plan(Path("plan.json").read_bytes()).trials
+    assert (str(skip_reason(planned, {})) in error) == (code == 2)
+
+
+def test_validate_names_what_is_skipped_where_the_rest_can_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """As `run` would; a plan that cannot run here at all is refused."""
+    both = [{"store": "dsql"}, {"store": "redis"}]
+    common = {"experiment": "operations", "workload": {"mix": {"read": 1}}, "phases": PHASES}
+    assert main(["validate", written(*({**common, "target": target} for target in both))]) == 0
+    assert "\n  dsql is skipped here: no dsql is started here: " in capsys.readouterr().out
 
 
 def test_validate_refuses_a_table_that_no_emulator_scales(capsys: pytest.CaptureFixture[str]) -> None:

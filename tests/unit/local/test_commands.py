@@ -19,12 +19,13 @@ from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.errors import PlanError
 from stepbench.load.machine_speed import look_at_cores
 from stepbench.local import commands
-from stepbench.local.commands import Ending, Options, Runner, run_here, runnable_part, skipped_trials
+from stepbench.local.commands import Ending, Options, Runner, run_here
 from stepbench.local.executions import new_run_id
 from stepbench.local.paths import Paths
 from stepbench.local.processes import ProcessId
 from stepbench.local.session import LocalSession, parameters
 from stepbench.local.state import EnvironmentState, Server
+from stepbench.local.store_list import runnable_part, skipped_trials
 from stepbench.local.streams import message_console
 from stepbench.planning import expanded, parse_plan
 from stepbench.planning.wall_time import LOCAL

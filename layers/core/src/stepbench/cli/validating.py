@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepbench.cli.command import BAD_INPUT, CHANGES, OK, PLANS, Command, argument
 from stepbench.cli.inputs import read_any_plan, requested_changes, require_one_stdin
 from stepbench.cli.streams import write, write_errors
-from stepbench.errors import PlanError
+from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.contracts.dataflow_mix import ExpectedMix
     from stepbench.contracts.plan import AnyTrial, Plan
-    from stepbench.errors import Problem
     from stepbench.planning import Expanded
     from stepbench.planning.changes import Changes
 
@@ -46,8 +45,7 @@ def validate(options: argparse.Namespace) -> int:
 
 
 def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
-    from stepbench.local.store_list import is_started_here
-    from stepbench.planning import check_budget, check_models, refuse_on_emulator, require_servers
+    from stepbench.planning import check_budget, check_models, refuse_on_emulator
 
     try:
         plan = read_any_plan(name, changes)
@@ -55,10 +53,23 @@ def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
         return _Checked(name, error.problems)
     problems = _problems(lambda: check_models(plan)) + _problems(lambda: check_budget(plan))
     if not remote:
-        here = ("this machine", "validate for a deployed stack with --stack")
-        problems += _problems(lambda: require_servers(plan, is_started_here, *here))
-        problems += _problems(lambda: refuse_on_emulator(plan, "the local emulator"))
+        problems += _unavailable_here(plan) + _problems(lambda: refuse_on_emulator(plan, "the local emulator"))
     return _Checked(name, problems, plan)
+
+
+def _unavailable_here(plan: Plan) -> tuple[Problem, ...]:
+    """Return why nothing of the plan can run on this machine, as `run` would say; empty where some of it can."""
+    from stepbench.local.store_list import runnable_part, skip_reason
+    from stepbench.planning import expanded
+
+    if runnable_part(plan, {}) is not None:
+        return ()
+    remedy = "Or run it on a deployed stack (validate --stack)."
+    reasons = {(trial.source, str(skip_reason(trial.plan, {}))): trial.plan.target.store for trial in expanded(plan)}
+    return tuple(
+        Problem(f"trials[{source}].target", f'"{store}"', f"cannot run here: {reason}", remedy)
+        for (source, reason), store in reasons.items()
+    )
 
 
 def _problems(rule: Callable[[], object]) -> tuple[Problem, ...]:
@@ -95,9 +106,18 @@ def _numbers(plan: Plan, *, remote: bool) -> dict[str, Any]:
         "estimate_usd": round(spent, 4),
         **here,
         "budget_usd": plan.budget_usd,
+        **({} if remote else _skipped(plan)),
         **({"at_most_usd": round(most, 4)} if (most := sum(upper_bound(t).total_usd for t in trials)) > spent else {}),
         **({"expected": [mix.model_dump(mode="json") for mix in mixes]} if (mixes := _expected(trials)) else {}),
     }
+
+
+def _skipped(plan: Plan) -> dict[str, Any]:
+    """Return which trials cannot run on this machine, and why; the others can."""
+    from stepbench.local.store_list import skipped_trials
+
+    found = {trial.name: trial.reason for trial in skipped_trials(plan, {})}
+    return {"skipped": found} if found else {}
 
 
 def _expected(trials: list[AnyTrial]) -> list[ExpectedMix]:
@@ -128,6 +148,8 @@ def _describe(checked: _Checked, *, remote: bool) -> None:
     if "here_usd" in numbers:
         cost += f"; what is done here would cost {dollars(numbers['here_usd'])} there"
     write(f"{plan.name}: {counted(len(trials), 'trial')}, {load}; {takes}; {cost}")
+    for name, reason in numbers.get("skipped", {}).items():
+        write(f"  {name} is skipped here: {reason}")
     for mix in _expected([trial.plan for trial in trials]):
         write(f"  {mix.text}")
     if len(trials) > len(plan.trials):

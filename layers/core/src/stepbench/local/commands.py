@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepbench.clock import SystemClock
-from stepbench.contracts.result import SkippedTrial, SkippedTrials
+from stepbench.contracts.result import SkippedTrials
 from stepbench.load.machine_speed import LOOK_S, look_at_cores
 from stepbench.local.display import progress_display
 from stepbench.local.ended import ServerWatch
@@ -26,10 +26,10 @@ from stepbench.local.results import sentences
 from stepbench.local.running import RunOutcome, Terminal, execute
 from stepbench.local.session import LocalSession, local_session
 from stepbench.local.stack import Stack, remote_stack
-from stepbench.local.store_list import skip_reason, stores_on_demand
+from stepbench.local.store_list import runnable_part, skipped_trials, stores_on_demand
 from stepbench.local.streams import message_console
 from stepbench.local.utilisation import Publisher
-from stepbench.planning import Expanded, expand, expanded, refuse_on_emulator, thresholds_about
+from stepbench.planning import expand, expanded, refuse_on_emulator
 from stepbench.planning.wall_time import AWS, LOCAL, Overheads
 from stepbench.records.storage import layout
 from stepbench.report.headline import describe_status
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from stepbench.contracts.plan import AnyTrial, Plan
+    from stepbench.contracts.plan import Plan
     from stepbench.local.paths import Paths
 
 AS_IT_IS: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
@@ -187,40 +187,6 @@ class Runner:
     def notify(self, text: str) -> None:
         """Print a sentence for people."""
         self.console.print(text, **AS_IT_IS)
-
-
-def runnable_part(plan: Plan, skipped: Mapping[str, str]) -> Plan | None:
-    """Return the plan less what cannot run here, each trial under its name in the whole plan; None if none is left."""
-    if not skipped_trials(plan, skipped):
-        return plan
-    runnable = [trial for trial in expanded(plan) if skip_reason(trial.plan, skipped) is None]
-    trials = tuple(
-        left
-        for source, trial in enumerate(plan.trials)
-        for left in _runnable_trials(trial, [each for each in runnable if each.source == source])
-    )
-    if not trials:
-        return None
-    thresholds = thresholds_about(plan.thresholds, runnable)  # one about what is left out would be refused
-    return plan.model_copy(update={"trials": trials, "thresholds": thresholds})
-
-
-def _runnable_trials(trial: AnyTrial, runnable: Sequence[Expanded]) -> list[AnyTrial]:
-    """Return the trial itself if all it expands into can run; otherwise one for each point of its matrix that can."""
-    if len(runnable) == trial.copies:
-        return [trial.model_copy(update={"name": runnable[0].base or None})]
-    repeated = {"repeats": trial.repeats}
-    return [each.plan.model_copy(update={"name": each.group, **repeated}) for each in runnable if each.repeat == 0]
-
-
-def skipped_trials(plan: Plan, skipped: Mapping[str, str]) -> list[SkippedTrial]:
-    """Return the trials that cannot run here, with the reason."""
-    reasons = [(each, skip_reason(each.plan, skipped)) for each in expanded(plan)]
-    return [
-        SkippedTrial(name=each.name, store=each.plan.target.store, reason=reason)
-        for each, reason in reasons
-        if reason is not None
-    ]
 
 
 def run_here(paths: Paths, plans: Sequence[Plan], options: Options, console: Console, output: Console) -> Ending:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.contracts.result import SkippedTrial
 from stepbench.contracts.target import DynamoDbTarget, PostgresqlTarget, RedisTarget, target_models
 from stepbench.local.environment import (
     CASSANDRA,
@@ -17,13 +18,14 @@ from stepbench.local.environment import (
     REDIS_TLS,
     REFERENCE,
 )
-from stepbench.planning import expanded
+from stepbench.planning import expanded, thresholds_about
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stepbench.contracts.plan import AnyTrial, Plan
     from stepbench.contracts.target import StoreTarget
+    from stepbench.planning import Expanded
 
 NO_DYNAMODB_TLS = "the emulator's DynamoDB speaks plain HTTP; run it on AWS, give target.endpoint, or remove target.tls"
 NO_CLUSTER = "no cluster runs here; give target.endpoint, or set target.cluster to false"
@@ -66,6 +68,40 @@ def _lacks_here(target: RedisTarget | DynamoDbTarget) -> str | None:
     if isinstance(target, RedisTarget):
         return NO_CLUSTER if target.cluster else None
     return NO_DYNAMODB_TLS if target.tls else None
+
+
+def runnable_part(plan: Plan, skipped: Mapping[str, str]) -> Plan | None:
+    """Return the plan less what cannot run here, each trial under its name in the whole plan; None if none is left."""
+    if not skipped_trials(plan, skipped):
+        return plan
+    runnable = [trial for trial in expanded(plan) if skip_reason(trial.plan, skipped) is None]
+    trials = tuple(
+        left
+        for source, trial in enumerate(plan.trials)
+        for left in _runnable_trials(trial, [each for each in runnable if each.source == source])
+    )
+    if not trials:
+        return None
+    thresholds = thresholds_about(plan.thresholds, runnable)  # one about what is left out would be refused
+    return plan.model_copy(update={"trials": trials, "thresholds": thresholds})
+
+
+def _runnable_trials(trial: AnyTrial, runnable: Sequence[Expanded]) -> list[AnyTrial]:
+    """Return the trial itself if all it expands into can run; otherwise one for each point of its matrix that can."""
+    if len(runnable) == trial.copies:
+        return [trial.model_copy(update={"name": runnable[0].base or None})]
+    repeated = {"repeats": trial.repeats}
+    return [each.plan.model_copy(update={"name": each.group, **repeated}) for each in runnable if each.repeat == 0]
+
+
+def skipped_trials(plan: Plan, skipped: Mapping[str, str]) -> list[SkippedTrial]:
+    """Return the trials that cannot run here, with the reason."""
+    reasons = [(each, skip_reason(each.plan, skipped)) for each in expanded(plan)]
+    return [
+        SkippedTrial(name=each.name, store=each.plan.target.store, reason=reason)
+        for each, reason in reasons
+        if reason is not None
+    ]
 
 
 class StoreRow(NamedTuple):
