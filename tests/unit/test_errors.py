@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from stepbench.errors import MOST_CHARACTERS, PlanError, Problem
 
 
@@ -16,3 +18,31 @@ def test_a_refusal_fits_an_executions_cause_and_keeps_every_problem() -> None:
     assert last == "and more: 1000 problems in all"
     assert len(str(PlanError([Problem("plan", "x" * 100_000, "is long", "Cut it.")]))) < MOST_CHARACTERS + 100
     assert str(PlanError(problems[:2])) == "\n".join(map(str, problems[:2]))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("host=h user=u password=hunter2", "host=h user=u password=(hidden)"),
+        ("host=h password='two words' port=1", "host=h password=(hidden) port=1"),
+        ("postgresql://h/db?password=hunter2&x=1", "postgresql://h/db?password=(hidden)&x=1"),
+        ("redis://u:hunter2@h:6379", "redis://(hidden)@h:6379"),
+        (
+            "https://b/k?X-Amz-Credential=AKIA&X-Amz-Signature=abc",
+            "https://b/k?X-Amz-Credential=(hidden)&X-Amz-Signature=(hidden)",
+        ),
+        ("aws_secret_access_key=abc", "aws_secret_access_key=(hidden)"),
+        ("a%26password%3Dhunter2", "a%26password%3D(hidden)"),
+        ("the password is wrong; set PostgresqlSecretArn", "the password is wrong; set PostgresqlSecretArn"),
+        ("one\ntwo\x1b[31m\u202e", "one\\ntwo\\x1b[31m\\u202e"),
+        ("half a \ud800 letter", "half a ? letter"),
+        ("déjà vu: 日本語 🎉", "déjà vu: 日本語 🎉"),
+    ],
+)
+def test_what_a_refusal_repeats_is_harmless(text: str, told: str) -> None:
+    """It goes to terminals, logs and executions' histories, whichever part of it repeats the input."""
+    for place in range(4):
+        parts = ["plan", "value", "is wrong", "Mend it."]
+        parts[place] = text
+        (problem,) = PlanError([Problem(*parts)]).problems
+        assert problem[place] == told

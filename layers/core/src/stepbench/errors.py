@@ -7,6 +7,7 @@ or the request for one, is invalid. The class names are API: the state machines 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -38,16 +39,38 @@ MOST_CHARACTERS = 12_000
 """Of a refusal as text: an execution's cause holds 32,768, with every quote escaped, and a stack trace beside it."""
 
 
+HIDDEN = "(hidden)"
+_LOGIN = re.compile(r'(?<=//)[^\s/",@]*:[^\s/",@]*(?=@)')
+_SECRET_VALUE = re.compile(
+    r"([\w-]*(?:passw(?:or)?d|pwd|secret|token|credential|signature|(?:private|api|access)[_-]?key)[\w-]*(?:=|%3D))"
+    r"(?!\(hidden\))(?:\"[^\"]*\"|'[^']*'|[^\s&;,\"'`)]+)",
+    re.IGNORECASE,
+)
+"""As connection strings (`password=x`), queries (`?password=x`) and signed addresses (`X-Amz-Signature=x`) have them."""
+
+
+def harmless(text: str) -> str:
+    """
+    Return a text as it may be printed, logged and stored.
+
+    Values that look like secrets are hidden; half characters, which JSON may have, are replaced; line breaks and what
+    controls a terminal or turns the direction of letters is spelled out.
+    """
+    text = _SECRET_VALUE.sub(rf"\1{HIDDEN}", _LOGIN.sub(HIDDEN, text.encode(errors="replace").decode()))
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 class PlanError(StepbenchError):
     """
     The plan is refused before anything is created. Never retried. Its text leaves out what would be too long.
 
-    Half characters (surrogates), which JSON may have, are replaced: no text is sent or stored with them.
+    What it repeats of an input is made harmless (`harmless`), whoever has put it in.
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        whole = (tuple(part.encode(errors="replace").decode() for part in problem) for problem in problems)
-        self.problems = tuple(Problem(*parts) for parts in whole)
+        self.problems = tuple(Problem(*map(harmless, problem)) for problem in problems)
         text = "\n".join(str(problem) for problem in self.problems)
         if len(text) > MOST_CHARACTERS:
             whole_lines = text[:MOST_CHARACTERS].rpartition("\n")[0] or text[:MOST_CHARACTERS]

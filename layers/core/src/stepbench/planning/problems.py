@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.base import RULE_ERROR
 from stepbench.contracts.remedies import alternatives, near_miss
-from stepbench.errors import Problem
+from stepbench.errors import HIDDEN, Problem
 from stepbench.planning.schema import Location, fields, locate, path_text, place_of, value_at
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from stepbench.planning.schema import Node
 
 NOTHING = "nothing"
-HIDDEN = "(hidden)"
 _SECRET = re.compile(r"passw|secret|token|credential|private_?key|api_?key", re.IGNORECASE)
 _LOGIN = re.compile(r'[^\s/",:]*:[^\s",]*@')
 """A login in an address, from its user to the @."""
