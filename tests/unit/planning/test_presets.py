@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -154,6 +156,16 @@ def test_a_missing_file_is_not_searched_among_presets(name: str, tmp_path: Path)
     """A path means a file."""
     with pytest.raises(PlanError, match="is no file"):
         find_plan(name, tmp_path)
+
+
+def test_a_plan_may_come_through_a_pipe(tmp_path: Path) -> None:
+    """`stepbench run <(jq … plan.json)` names a pipe."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("{}",))
+    writer.start()
+    assert find_plan(str(pipe)) == b"{}"
+    writer.join()
 
 
 def test_an_unreadable_preset_is_a_problem_of_the_input(tmp_path: Path) -> None:

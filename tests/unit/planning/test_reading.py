@@ -411,3 +411,22 @@ def _problems(document: object) -> tuple[Problem, ...]:
     except PlanError as refused:
         return refused.problems
     return ()
+
+
+@pytest.mark.parametrize("field", ["question", "description"])
+@pytest.mark.parametrize(
+    ("text", "said"), [("a \x1b[31mred\x1b[0m word", "U+001B"), ("left \u202etfel", "U+202E"), ("bell\x07", "U+0007")]
+)
+def test_what_controls_a_terminal_is_refused_where_it_enters(field: str, text: str, said: str) -> None:
+    """It reached terminal, Markdown and page as it was."""
+    with pytest.raises(PlanError) as raised:
+        parse_plan({**json.loads(find_plan("quick-unloaded-etcd")), field: text})
+    (problem,) = raised.value.problems
+    assert (problem.path, said in problem.message) == (field, True)
+    assert problem.value.isprintable()
+
+
+def test_a_text_over_several_lines_is_one() -> None:
+    """YAML's folded texts end with a line break."""
+    plan = parse_plan({**json.loads(find_plan("quick-unloaded-etcd")), "description": "Two\n  lines.\n"})
+    assert plan.description == "Two lines."

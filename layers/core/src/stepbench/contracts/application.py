@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.base import BrokenRule, Contract, Text, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=60)]
-FunctionName = Annotated[str, StringConstraints(min_length=1, max_length=140)]
+FunctionName = Annotated[Text, StringConstraints(min_length=1, max_length=140)]
 """The longest name is Lambda's own, which X-Ray shows."""
 
 
@@ -44,7 +44,7 @@ class Application(Contract):
     """A chain of functions, one after the other, with the durations that somebody measured."""
 
     name: Label
-    source: str = Field(min_length=1, max_length=300, description="Where the durations are from.")
+    source: Text = Field(min_length=1, max_length=300, description="Where the durations are from.")
     traces: Traces | None = None
     functions: tuple[ApplicationFunction, ...] = Field(
         default=(),

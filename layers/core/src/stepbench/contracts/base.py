@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
 if TYPE_CHECKING:
@@ -17,6 +17,20 @@ class Contract(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
+_UNPRINTABLE = "unprintable"
+
+
+def _printable(text: str) -> str:
+    """Return a text on one line; a character that cannot be printed is refused."""
+    text = " ".join(text.split())
+    if (character := next((each for each in text if not each.isprintable()), None)) is not None:
+        message = f"holds U+{ord(character):04X}, which controls terminals or the direction of letters"
+        raise PydanticCustomError(_UNPRINTABLE, "{message}", {"message": message})
+    return text
+
+
+Text = Annotated[str, AfterValidator(_printable)]
+"""For people: it reaches terminals, Markdown and pages."""
 RULE_ERROR = "rule"
 """The pydantic error type of broken rules; its context holds them under `broken`."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from stepbench.contracts.application import Application
-from stepbench.contracts.base import BrokenRule, Contract, refuse, repeated_names
+from stepbench.contracts.base import BrokenRule, Contract, Text, refuse, repeated_names
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Until, Window
 from stepbench.contracts.published import Published
 from stepbench.contracts.rules import TRIAL_RULES
@@ -88,10 +88,10 @@ class Plan(Contract):
         "`random` shuffles each of these rounds, by the first trial's seed.",
     )
     budget_usd: float = Field(default=5.0, ge=0, le=100_000, allow_inf_nan=False)
-    question: str | None = Field(
+    question: Text | None = Field(
         default=None, min_length=3, max_length=200, description="What the run is to answer; the report begins with it."
     )
-    description: str | None = Field(default=None, max_length=2_000)
+    description: Text | None = Field(default=None, max_length=2_000)
     applications: tuple[Application, ...] = Field(
         default=(), max_length=50, description="Of whose time the report tells the triggers' share."
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.base import BrokenRule, Contract, Text, refuse
 from stepbench.contracts.phase import Name
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Published(Contract):
         default=None, max_length=100, description="Of `dataflow`: the trial of this plan whose number it is over."
     )
     note: str = Field(default="", max_length=500, description="What to know of it: where its source contradicts it.")
-    source: str = Field(min_length=1, max_length=200, description='Where it stands: "TriggerPerf, Fig. 5".')
+    source: Text = Field(min_length=1, max_length=200, description='Where it stands: "TriggerPerf, Fig. 5".')
     window: Name | None = Field(default=None, description="Which window it is about; without it, the only one.")
 
     @model_validator(mode="after")

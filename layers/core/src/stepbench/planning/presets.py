@@ -76,7 +76,7 @@ def find_plan(name_or_path: str, directory: Path | None = None) -> bytes:
         PlanError: there is no such file and no such preset, or it cannot be read.
     """
     path = Path(name_or_path)
-    if path.is_file():
+    if path.exists() and not path.is_dir():  # a pipe, too: <(jq … plan.json)
         return _read(path)
     if path.suffix in {".json", ".yaml", ".yml"} or path.name != name_or_path:
         remedy = "Check the path, or give a preset's name; `stepbench plans` lists them."
