@@ -112,6 +112,7 @@ def _of_type(kind: str, template: Json | None = None) -> dict[str, Json]:
 
 
 TEMPLATE = load_template("template.yaml")
+DEPLOY = (ROOT / "docs/deploy.md").read_text("utf-8")
 FUNCTIONS = {name.removesuffix("Function"): body for name, body in _of_type("Serverless::Function").items()}
 
 
@@ -654,8 +655,29 @@ def test_a_size_that_cannot_be_is_refused_before_anything_is_made(
 
 def test_every_parameter_is_described_for_who_deploys() -> None:
     """docs/deploy.md has a row of each."""
-    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/deploy.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|", DEPLOY, re.MULTILINE)
     assert set(TEMPLATE["Parameters"]) <= set(rows)
+
+
+@pytest.mark.parametrize(
+    "row", re.findall(r"^\| `(\w+)` \| (\S+) \| ([^|]*) \|", DEPLOY, re.MULTILINE), ids=lambda row: row[0]
+)
+def test_a_parameter_s_default_and_values_are_those_of_the_page(row: tuple[str, str, str]) -> None:
+    """`RunsAtOnce=any` was documented, and refused."""
+    name, default, values = row
+    parameter = TEMPLATE["Parameters"][name]
+    assert default.strip("`") == (str(parameter.get("Default", "none")) or "empty")
+    if "AllowedValues" in parameter:
+        assert [value.strip() for value in values.split(",")] == [str(each) for each in parameter["AllowedValues"]]
+
+
+def test_a_stack_s_name_leaves_room_for_its_functions() -> None:
+    """Lambda takes 64 characters."""
+    found = re.findall(
+        r"FunctionName: !Sub \$\{AWS::StackName\}(-\w+)$", (ROOT / "template.yaml").read_text(), re.MULTILINE
+    )
+    longest = max(map(len, found))
+    assert f"two names, of at most {64 - longest}\ncharacters" in DEPLOY
 
 
 def test_a_regression_is_sent_by_email_where_one_is_given() -> None:
