@@ -49,8 +49,9 @@ def test_failed_writes_are_told_with_share_errors_and_time() -> None:
     ((kind, text),) = caveats(result)
     assert kind == "failed_outcomes"
     assert text == (
-        "Window steady: 4 of 200 writes (2.0 %) failed between 3.2 s and 4.9 s after its phase began: 57P01 3, "
-        "connect: refused 1. Percentiles are of acknowledged writes only, so the slowest may be missing."
+        "Window steady: 4 of 200 writes (2.0 %) failed between 3.2 s and 4.9 s after its phase began: 57P01 "
+        "(server shut down) 3, connect: refused 1. Percentiles are of acknowledged writes only, so the slowest may be "
+        "missing."
     )
 
 
@@ -58,7 +59,7 @@ def test_wrong_values_have_a_remedy_of_their_own() -> None:
     """More capacity mends none of it, and a fast store of wrong data is no fast store."""
     result = refused({64: (FAILED, "57P01"), 70: (FAILED, "wrong_value")})
     (found,) = (each for each in result.summary.caveats if each.kind == "failed_outcomes")
-    assert "57P01 1, wrong_value 1" in found.text
+    assert "57P01 (server shut down) 1, wrong_value 1" in found.text
     assert found.remedy.startswith("The store, or what stands before it, returned values that are not those")
 
 
@@ -98,7 +99,9 @@ def test_a_window_counts_what_is_due_in_it() -> None:
     assert (counts(late), late.errors) == ((99, 100, 0, 1), {"c": 1})
     (in_window, outside), (unknown,) = caveats(result)[:2], caveats(result)[2:]
     assert "Window early: 1 of 40 writes (2.5 %) failed 0.5 s after" in in_window[1]
-    assert outside[1] == "Outside of the measured windows writes failed: 1 in phase steady. They are in no latency."
+    assert (
+        outside[1] == "Outside of the measured windows writes failed: 1 in phase steady (b 1). They are in no latency."
+    )
     assert "Window late: 1 of 100 writes (1.0 %) got no answer 7.5 s after" in unknown[1]
 
 
@@ -110,7 +113,7 @@ def test_what_fails_in_the_warm_up_is_named_as_that_and_in_no_window() -> None:
     assert caveats(result) == [
         (
             "failed_outcomes",
-            "Outside of the measured windows writes failed: 2 in phase warm-up. They are in no latency.",
+            "Outside of the measured windows writes failed: 2 in phase warm-up (a 2). They are in no latency.",
         )
     ]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from stepbench import digits
+from stepbench.analysis.error_words import find_remedies, name_error
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.result import Caveat
@@ -29,7 +30,6 @@ class _OutcomeCaveat(NamedTuple):
     kind: Literal["failed_outcomes", "unknown_outcomes"]
     ended: str
     meaning: str
-    remedy: str
 
 
 _NAMED = 3
@@ -41,20 +41,13 @@ _CAVEATS: dict[Outcome, _OutcomeCaveat] = {
         kind="failed_outcomes",
         ended="failed",
         meaning="",
-        remedy="Look at the store's log of that time; if it refused for load, lower the rate or give it more capacity.",
     ),
     Outcome.UNKNOWN: _OutcomeCaveat(
         kind="unknown_outcomes",
         ended="got no answer",
         meaning="Nobody knows whether they happened. ",
-        remedy="Lower the rate, or look at the store's health.",
     ),
 }
-
-_WRONG_VALUES_REMEDY = (
-    "The store, or what stands before it, returned values that are not those of the records asked for: find out why "
-    "before any number of this trial is used."
-)
 
 
 def count_errors(joined: Joined, events: NDArray[np.int64]) -> dict[str, int]:
@@ -77,7 +70,7 @@ def find_outcome_caveats(evidence: Evidence, findings: Findings) -> Iterator[Cav
     """Report each measured window with failed or unknown outcomes; those outside of all windows in one sentence."""
     windows = findings.measured_windows
     what = "writes" if measure_of(evidence.spec.offered.experiment).arrives else "operations"
-    for outcome, (kind, ended, meaning, remedy) in _CAVEATS.items():
+    for outcome, (kind, ended, meaning) in _CAVEATS.items():
         for place, window in enumerate(windows):
             events = _of(evidence.joined, window.unacknowledged, outcome)
             if events.size:
@@ -86,12 +79,12 @@ def find_outcome_caveats(evidence: Evidence, findings: Findings) -> Iterator[Cav
                 text = f"Window {window.name}: {share} ({digits.percent(events.size / window.sent)}) {ended} {when}: "
                 text += f"{_name_errors(errors)}. {meaning}{_describe_outage(evidence, window)}"
                 text += f"Percentiles are of acknowledged {what} only, so the slowest may be missing."
-                shown = _WRONG_VALUES_REMEDY if WRONG_VALUE in errors else remedy
-                yield Caveat(kind=kind, text=text, remedy=shown, windows=(place,))
-        if outside := _count_outside(evidence, windows, outcome):
-            phases = ", ".join(f"{digits.count(count)} in phase {phase}" for phase, count in outside.items())
-            text = f"Outside of the measured windows {what} {ended}: {phases}. {meaning}They are in no latency."
-            yield Caveat(kind=kind, text=text, remedy=remedy, windows=())
+                yield Caveat(kind=kind, text=text, remedy=_remedy(errors), windows=(place,))
+        if outside := _find_outside(evidence, windows, outcome):
+            phases = ", ".join(f"{digits.count(events.size)} in phase {phase}" for phase, events in outside.items())
+            errors = count_errors(evidence.joined, np.concatenate([*outside.values()]))
+            text = f"Outside of the measured windows {what} {ended}: {phases} ({_name_errors(errors)}). {meaning}"
+            yield Caveat(kind=kind, text=f"{text}They are in no latency.", remedy=_remedy(errors), windows=())
 
 
 def _when(evidence: Evidence, phase: int, events: NDArray[np.int64]) -> str:
@@ -124,21 +117,28 @@ def _describe_outage(evidence: Evidence, window: MeasuredWindow) -> str:
 
 def _name_errors(errors: dict[str, int]) -> str:
     """Name the most frequent errors, with their counts."""
-    named = [f"{name} {digits.count(count)}" for name, count in list(errors.items())[:_NAMED]]
+    named = [f"{name_error(name)} {digits.count(count)}" for name, count in list(errors.items())[:_NAMED]]
     return ", ".join([*named, digits.counted(len(errors) - _NAMED, "other error")] if len(errors) > _NAMED else named)
 
 
-def _count_outside(evidence: Evidence, windows: Sequence[MeasuredWindow], outcome: Outcome) -> dict[str, int]:
-    """Count the events with this outcome that are in no measured window, by phase: warm-ups, probes, what settles."""
-    found: dict[str, int] = {}
+def _remedy(errors: dict[str, int]) -> str:
+    """Say what to do about the errors that are named, and about wrong values in any case."""
+    return find_remedies([*list(errors)[:_NAMED], *({WRONG_VALUE} & errors.keys())])
+
+
+def _find_outside(
+    evidence: Evidence, windows: Sequence[MeasuredWindow], outcome: Outcome
+) -> dict[str, NDArray[np.int64]]:
+    """Find the events with this outcome that are in no measured window, by phase: warm-ups, probes, what settles."""
+    found: dict[str, NDArray[np.int64]] = {}
     for number, phase in enumerate(evidence.spec.offered.phases):
         events = evidence.joined.of_phase(number)
         outside = events.outcome == outcome
         for window in windows:
             if window.phase == number:
                 outside[window.unacknowledged - events.first] = False
-        if count := int(np.count_nonzero(outside)):
-            found[phase.name] = count
+        if outside.any():
+            found[phase.name] = np.nonzero(outside)[0] + events.first
     return found
 
 

@@ -1,0 +1,69 @@
+"""What errors of stores mean, and what to do about them."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+import pytest
+
+from stepbench.analysis import error_words
+from stepbench.analysis.error_words import (
+    LOAD,
+    LOGIN,
+    NETWORK,
+    ROOM,
+    UNKNOWN,
+    WRITABLE,
+    explain,
+    find_remedies,
+    name_error,
+)
+from stepbench.wire.cql.answers import ERRORS
+
+KNOWN = error_words._KNOWN
+SQLSTATE = re.compile(r"[0-9][0-9A-Z]{4}")
+
+
+@pytest.mark.parametrize("code", [name for name in KNOWN if SQLSTATE.fullmatch(name)])
+def test_conditions_of_postgresql_are_there(code: str) -> None:
+    """Psycopg has them from PostgreSQL's own table."""
+    assert psycopg.errors.lookup(code).sqlstate == code
+
+
+@pytest.mark.parametrize("name", sorted({*ERRORS.values()} & KNOWN.keys()))
+def test_names_of_cassandra_are_those_of_its_protocol(name: str) -> None:
+    """A misspelt one would explain nothing."""
+    assert explain(name) is not None
+
+
+@pytest.mark.parametrize(
+    ("errors", "remedy"),
+    [
+        (["NOAUTH"], LOGIN),
+        (["READONLY"], WRITABLE),
+        (["25006"], WRITABLE),
+        (["OOM", "RESOURCE_EXHAUSTED"], ROOM),
+        (["ThrottlingException", "timeout"], LOAD),
+        (["connect: refused", "57P01"], NETWORK),
+        (["XYZ"], UNKNOWN),
+        (["53300", "XYZ"], f"{error_words.CONNECTIONS} {UNKNOWN}"),
+    ],
+)
+def test_what_to_do_depends_on_the_error(errors: list[str], remedy: str) -> None:
+    """A refused login and a full disk are mended by no lower rate."""
+    assert find_remedies(errors) == remedy
+
+
+def test_wrong_values_come_first() -> None:
+    """Whatever else failed, no number may be used before it is known why."""
+    assert find_remedies(["57P01", "wrong_value"]).startswith("The store, or what stands before it, returned values")
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [("25006", "25006 (read-only transaction)"), ("timeout", "timeout"), ("tls: X", "tls: X"), ("XYZ", "XYZ")],
+)
+def test_a_code_that_says_nothing_is_named(error: str, named: str) -> None:
+    """`25006 622` tells most readers nothing."""
+    assert name_error(error) == named
