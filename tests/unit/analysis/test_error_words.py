@@ -21,7 +21,7 @@ from stepbench.analysis.error_words import (
 )
 from stepbench.wire.cql.answers import ERRORS
 
-KNOWN = error_words._KNOWN
+KNOWN = error_words.KNOWN
 SQLSTATE = re.compile(r"[0-9][0-9A-Z]{4}")
 
 

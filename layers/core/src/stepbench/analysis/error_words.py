@@ -33,7 +33,7 @@ TLS = "Look at the server's certificate and at target.tls."
 INTERNAL = "The store's own failure: its log of that time, or its provider's status page, has more."
 UNKNOWN = "Look at the store's log of that time; the errors are its own words, of which no more is known here."
 
-_KNOWN: dict[str, ErrorWords] = {
+KNOWN: dict[str, ErrorWords] = {
     # Redis and Valkey: the first word of a refusal.
     "NOAUTH": ErrorWords("no login", LOGIN),
     "WRONGPASS": ErrorWords("wrong login", LOGIN),
@@ -117,7 +117,7 @@ _FIRST = (errors.WRONG_VALUE,)
 
 def explain(error: str) -> ErrorWords | None:
     """Return what is known of an error, by its name or by what stands before its colon; None of an unknown one."""
-    return _KNOWN.get(error) or _KNOWN.get(error.partition(":")[0])
+    return KNOWN.get(error) or KNOWN.get(error.partition(":")[0])
 
 
 def name_error(error: str) -> str:
