@@ -30,7 +30,7 @@ from stepbench.contracts.result import (
     TrialSummary,
 )
 from stepbench.contracts.threshold.parser import parse_threshold
-from stepbench.contracts.threshold.words import ERRORS_BELOW_1_PERCENT
+from stepbench.contracts.threshold.words import DEFAULTS
 from stepbench.report.page import render_page
 from stepbench.report.summary import RunFacts, summarise
 
@@ -256,7 +256,7 @@ def sample_facts(plan: str = "quick-unloaded", run_id: str = "run-1") -> RunFact
 
 def sample_summary(results: Sequence[TrialResult], plan: str = "quick-unloaded") -> RunSummary:
     """Summarise a run of these trials."""
-    return summarise(sample_facts(plan), results, [parse_threshold(ERRORS_BELOW_1_PERCENT)])
+    return summarise(sample_facts(plan), results, [parse_threshold(DEFAULTS[0])])
 
 
 def refused_result(result: TrialResult, errors: dict[str, int], unknown: int = 0) -> TrialResult:

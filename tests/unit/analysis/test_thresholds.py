@@ -14,6 +14,7 @@ from stepbench.analysis.thresholds import (
     NO_WINDOW,
     NOT_COUNTED,
     NOTHING_ACKNOWLEDGED,
+    NOTHING_DUE,
     NOTHING_SENT,
     WITHIN,
     decide,
@@ -292,3 +293,11 @@ def test_the_longest_wait_of_what_fell_behind_keeps_to_no_limit(limit_ms: int, s
     latency = one.latency_ms.model_copy(update={"p50": grown, "max": 350.0})
     behind = one.model_copy(update={"latency_ms": latency, "kept_up_per_s": 96.0})
     assert outcome(f"max < {limit_ms} ms", behind)[0] == state
+
+
+def test_what_was_due_and_not_sent_is_missed_by_its_share() -> None:
+    """A run that sent 19 of 40 planned events on a busy machine had passed."""
+    assert outcome("unsent < 1 %", window("a", 19, unsent=21)) == ("failed", 21 / 40, None)
+    assert outcome("unsent == 0", window("a", 40)) == ("passed", 0, None)
+    assert outcome("unsent < 1 %", window("a", 0)) == ("undecidable", None, NOTHING_DUE)
+    assert outcome("unsent < 1 %", window("a", 0, unsent=40)) == ("failed", 1, None)

@@ -368,9 +368,9 @@ def test_text_bytes_and_parsed_json_mean_the_same() -> None:
     assert parse_plan(json.loads(EXAMPLE)) == plan
 
 
-def test_a_plan_has_one_threshold_unless_it_says_otherwise() -> None:
-    """Refused writes fail a run whose author thought of none; an empty list switches that off."""
-    assert parse_plan(EXAMPLE).thresholds == ("errors < 1 %",)
+def test_a_plan_has_two_thresholds_unless_it_says_otherwise() -> None:
+    """Writes refused or not sent fail a run whose author thought of none; an empty list switches that off."""
+    assert parse_plan(EXAMPLE).thresholds == ("errors < 1 %", "unsent < 1 %")
     assert parse_plan({**json.loads(EXAMPLE), "thresholds": []}).thresholds == ()
 
 

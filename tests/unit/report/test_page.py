@@ -13,7 +13,7 @@ from tests.samples.results import changed, refused_result, sample_facts, sample_
 
 from stepbench.contracts.result import Caveat, Failure
 from stepbench.contracts.threshold.parser import parse_threshold
-from stepbench.contracts.threshold.words import ERRORS_BELOW_1_PERCENT
+from stepbench.contracts.threshold.words import DEFAULTS
 from stepbench.report.figures import javascript
 from stepbench.report.page import render_page
 from stepbench.report.summary import TrialStore, missing_result, summarise
@@ -221,7 +221,7 @@ def test_open_thresholds_are_told_with_their_interval_and_what_they_take(results
         (["p50 < 2 ms"], "missed", "Threshold missed: p50 &lt; 2 ms: "),
         (["p99 < 900 ms"], "undecided", "Threshold not decided: p99 &lt; 900 ms: "),
         (["max < 1 s"], "kept", "The run kept to all of its thresholds: max &lt; 1 s (closest: "),
-        ([ERRORS_BELOW_1_PERCENT], "", ""),
+        ([*DEFAULTS], "", ""),
     ],
 )
 def test_what_became_of_a_plans_own_thresholds_is_on_the_first_screen(

@@ -209,6 +209,7 @@ def test_a_phase_that_no_writer_came_for_is_unsent() -> None:
     found, (window,) = result.summary.accounting, result.summary.windows
     assert found is not None
     assert (found.offered, found.unsent, window.n, window.offered_per_s) == (200, 200, 0, 20)
+    assert (window.sent, window.unsent) == (0, 200)
     assert window.latency_ms.p50.reason == "nothing was measured"
     assert "200 of 200" in text_of(result, "unsent")
     named = "writer 0 in slice 0 of steady (Sandbox.Timedout: Task timed out after 900.00 seconds)"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.threshold.words import Threshold, Time
 
 NOTHING_SENT = "nothing was sent"
+NOTHING_DUE = "nothing was due"
 NOTHING_ACKNOWLEDGED = "nothing was acknowledged"
 NOTHING_MEASURED = "nothing was measured"
 NO_WINDOW = "nothing that it is about was measured"
@@ -132,8 +133,11 @@ def _estimates(threshold: Threshold, trial: TrialSummary) -> Iterator[tuple[str,
     for window in trial.windows:
         if (estimate := _estimate(threshold, window, completes=trial.experiment == "dataflow")) is not None:
             yield window.phase, window.name, estimate
-    if trial.transfers is not None and threshold.statistic == "errors" and trial.accounting is not None:
-        yield TRANSFERS, TRANSFERS, _errors(threshold, trial.accounting)
+    if trial.transfers is not None and trial.accounting is not None:
+        if threshold.statistic == "errors":
+            yield TRANSFERS, TRANSFERS, _errors(threshold, trial.accounting)
+        if threshold.statistic == "unsent":
+            yield TRANSFERS, TRANSFERS, _unsent(threshold, trial.accounting)
 
 
 def _estimate(threshold: Threshold, window: WindowResult, *, completes: bool) -> Estimate | None:
@@ -148,6 +152,8 @@ def _estimate(threshold: Threshold, window: WindowResult, *, completes: bool) ->
     match threshold.statistic:
         case "errors":
             return _errors(threshold, kind or window, (window.lost or 0) if completes else 0)
+        case "unsent":
+            return _unsent(threshold, window)
         case "throughput":
             return _throughput(threshold, window)
         case "lost" | "duplicates":
@@ -163,6 +169,14 @@ def _errors(threshold: Threshold, counts: Accounting | KindResult | WindowResult
         return Estimate(value=None, reason=NOTHING_SENT)
     errors = counts.failed + counts.unknown + incomplete
     return Estimate(value=errors / sent if threshold.quantity == "share" else errors)
+
+
+def _unsent(threshold: Threshold, counts: Accounting | WindowResult) -> Estimate:
+    """Return how many events that were due were not sent, or which share."""
+    due = counts.sent + counts.unsent
+    if due == 0:
+        return Estimate(value=None, reason=NOTHING_DUE)
+    return Estimate(value=counts.unsent / due if threshold.quantity == "share" else counts.unsent)
 
 
 def _throughput(threshold: Threshold, window: WindowResult) -> Estimate:

@@ -136,6 +136,7 @@ def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
         phase=evidence.spec.offered.phases[window.phase].name,
         n=window.n,
         sent=window.sent,
+        unsent=window.unsent,
         failed=int(np.count_nonzero(outcomes == Outcome.FAILED)),
         unknown=int(np.count_nonzero(outcomes == Outcome.UNKNOWN)),
         errors=count_errors(evidence.joined, window.unacknowledged),

@@ -21,6 +21,7 @@ from stepbench.analysis.latency import (
 )
 from stepbench.contracts.measure import measure_of
 from stepbench.model.result import Outcome
+from stepbench.records.formats.columns import UNSENT
 from stepbench.stats.estimates import Sample
 from stepbench.stats.trend import find_trend
 
@@ -70,7 +71,7 @@ class MeasuredWindow:
         self.start_ns = phase_start_ns + round(window.from_s * NS_PER_S)
         self._end_ns = phase_start_ns + round(window.to_s * NS_PER_S)
         self._held = np.zeros(self._events.size, dtype=np.bool_)
-        self.offered = self.sent = self.n = achieved = 0
+        self.offered = self.sent = self.unsent = self.n = achieved = 0
         refused, unanswered = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for part, place in self._places():
             inside, done = self._inside(part)
@@ -78,6 +79,7 @@ class MeasuredWindow:
             achieved += int(np.count_nonzero(done))
             sent = inside & (part.outcome <= Outcome.UNKNOWN)
             self.sent += int(np.count_nonzero(sent))
+            self.unsent += int(np.count_nonzero(inside & (part.outcome == UNSENT)))
             refused.append(part.first + np.nonzero(sent & (part.outcome != Outcome.OK))[0])
             unanswered.append(part.first + np.nonzero(inside & (part.outcome == Outcome.UNKNOWN))[0])
             self._held[place] = inside & part.timed

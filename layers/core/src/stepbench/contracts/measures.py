@@ -172,8 +172,9 @@ class WindowResult(Contract):
         ge=0,
         description="Events whose t0 lies in the window, and that were sent or tried: acknowledged, failed or unknown.",
     )
-    failed: int = Field(default=0, ge=0, description="Of these: the store said no, so nothing has happened.")
-    unknown: int = Field(default=0, ge=0, description="Of these: no answer, so it may have happened.")
+    unsent: int = Field(default=0, ge=0, description="Due in the window, and not sent: no writer was there for it.")
+    failed: int = Field(default=0, ge=0, description="Of those sent: the store said no, so nothing has happened.")
+    unknown: int = Field(default=0, ge=0, description="Of those sent: no answer, so it may have happened.")
     errors: dict[str, int] = Field(
         default={},
         description="Failed and unknown ones by the store's code, or in words; the most frequent first.",

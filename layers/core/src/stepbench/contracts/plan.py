@@ -17,7 +17,7 @@ from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Unt
 from stepbench.contracts.published import Published
 from stepbench.contracts.rules import TRIAL_RULES
 from stepbench.contracts.threshold.parser import ThresholdText
-from stepbench.contracts.threshold.words import ERRORS_BELOW_1_PERCENT
+from stepbench.contracts.threshold.words import DEFAULTS
 from stepbench.contracts.transfer import TransferTrial
 from stepbench.contracts.trial import MAX_TRIALS, FindRate, Record, TrialFields
 
@@ -96,7 +96,7 @@ class Plan(Contract):
         default=(), max_length=50, description="Of whose time the report tells the triggers' share."
     )
     thresholds: tuple[ThresholdText, ...] = Field(
-        default=(ERRORS_BELOW_1_PERCENT,),
+        default=DEFAULTS,
         max_length=20,
         description="What a run has to keep to in each measured window, such as `p99 of read in steady < 2 ms`. "
         "A run that misses one has the verdict `failed`, and ends with exit code 3; one that does not decide all of "

@@ -31,7 +31,7 @@ class _Planned(NamedTuple):
 
     def matches(self, threshold: Threshold) -> bool:
         return (
-            (not self.transfers or threshold.statistic == "errors")
+            (not self.transfers or threshold.statistic in {"errors", "unsent"})
             and threshold.window in {None, self.name}
             and (self.arrives or threshold.measure not in OF_TRIGGERS)
             and (threshold.kind is None or threshold.kind in self.kinds)

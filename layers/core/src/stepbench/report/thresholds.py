@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.threshold.words import ERRORS_BELOW_1_PERCENT
+from stepbench.contracts.threshold.words import DEFAULTS
 from stepbench.report.labels import window_rows
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def describe_kept(rows: Sequence[ThresholdRow], *, all_kept: bool) -> str:
 def describe_all_kept(summary: RunSummary) -> str:
     """Describe the thresholds of a run that kept to all of them; empty where its plan has none of its own."""
     rows = threshold_rows(summary)
-    own = [row for row in rows if row.result.threshold != ERRORS_BELOW_1_PERCENT]
+    own = [row for row in rows if row.result.threshold not in DEFAULTS]
     whole = summary.status == "succeeded" and not any(trial.incomplete for trial in summary.trials)
     kept = whole and bool(own) and all(row.result.state == "passed" for row in rows)
     return describe_kept(own, all_kept=True) if kept else ""

@@ -13,10 +13,11 @@ from stepbench.contracts.workload import OPERATION_KINDS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ERRORS_BELOW_1_PERCENT = "errors < 1 %"
+DEFAULTS = ("errors < 1 %", "unsent < 1 %")
+"""What a run has to keep to whose plan says nothing else: it has measured what it was to measure."""
 Time = Literal["latency", "response", "service", "after_ack", "write_response", "lateness"]
 Quantile = Literal["p50", "p90", "p95", "p99", "p999", "max"]
-Counted = Literal["errors", "lost", "duplicates"]
+Counted = Literal["errors", "unsent", "lost", "duplicates"]
 Comparison = Literal["<", "<=", ">", ">=", "=="]
 Quantity = Literal["ms", "share", "events", "per_s"]
 
