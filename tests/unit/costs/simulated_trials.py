@@ -85,6 +85,8 @@ class Place:
     emulator: str = ""
 
 
+WORTH_ONE = 15
+"""Events of a store that resemble their neighbours, and tell as much as one that does not."""
 HERE = Place(
     prepares_s=1.5, lead_s=3.0, starts_s=0.45, between_s=1.3, finishes_s=2.2, receiving_s=0.0038, polls_per_s=25,
     kinds={
@@ -188,7 +190,8 @@ class _Walk:
         assert until is not None
         q, seen = QUANTILES[until.metric], float(planned)
         times = np.random.default_rng(3).lognormal(0, 0.4, until.max_events)
-        while seen < until.max_events and _relative_width(times[: int(seen)], q) > until.relative_width:
+        wanted = until.relative_width / math.sqrt(WORTH_ONE)
+        while seen < until.max_events and _relative_width(times[: int(seen)], q) > wanted:
             seen, self.looks = min(until.max_events, seen * 1.25), self.looks + 1
         self.looks += 1
         return round(seen), phase.shortest_s + (seen - planned) / phase.load[-1].rate_per_s

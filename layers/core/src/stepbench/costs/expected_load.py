@@ -69,16 +69,21 @@ def execution_s(trial: TrialPlan, phase: Phase, assumed: Assumptions) -> float:
     return sum(assumed.level_s + max(assumed.task_of(stage) for stage in level) for level in levels)
 
 
+WORTH_ONE = 10
+"""So many events of a store tell as much as one independent one: counted were 1 to 21."""
+
+
 def share_needed(trial: TrialPlan, phase: Phase) -> float:
     """
     Return the share of a phase that is run, of one that goes on until something is known; 1 of the others.
 
-    A quantile of n log-normal times has an interval whose relative width is as 1 / sqrt(n). Of how many probes a search
-    needs nothing is known: between the least and the most the geometric mean is as near to both as may be.
+    A quantile of n independent log-normal times has an interval whose relative width is as 1 / sqrt(n). Of how many
+    probes a search needs nothing is known: between the least and the most the geometric mean is as near to both as may
+    be.
     """
     if phase.until is not None:
         planned = sum(step.events for step in phase.load)
-        needed = (_width(QUANTILES[phase.until.metric]) / phase.until.relative_width) ** 2
+        needed = WORTH_ONE * (_width(QUANTILES[phase.until.metric]) / phase.until.relative_width) ** 2
         return min(max(needed, planned), phase.until.max_events) / phase.until.max_events
     if phase.probe and trial.find_rate is not None:
         return math.sqrt(FEWEST_PROBES / trial.find_rate.probes)
