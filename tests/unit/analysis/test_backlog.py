@@ -47,6 +47,29 @@ def test_a_queue_is_found_though_its_last_events_never_arrive(
     assert found.after_s > found.before_s
 
 
+@pytest.mark.parametrize("sent_s", [20, 17])
+@pytest.mark.parametrize("kept_up_per_s", [100, 300, 500])
+@pytest.mark.parametrize("waited_s", [5, 20, 60])
+def test_a_queue_that_was_long_when_the_window_began_is_one(
+    waited_s: float, kept_up_per_s: float, sent_s: float
+) -> None:
+    """From 21 s to 34 s is not half as much again, and the writer itself sent the last tenth of its events never."""
+    at_s = np.arange(0, sent_s, 1 / 750)
+    elapsed_s = waited_s + np.arange(at_s.size) / kept_up_per_s - at_s
+    found = present(find_backlog(np.maximum(elapsed_s, 0.001), at_s, 20))
+    assert found.after_s > found.before_s
+    assert found.kept_up_per_s < found.accepted_per_s
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("waited_s", [5, 20, 60])
+def test_a_delay_that_is_long_and_stays_so_is_no_queue(waited_s: float, seed: int) -> None:
+    """A batching window hands over later, and as fast as it takes."""
+    at_s = np.arange(0, 20, 1 / 750)
+    elapsed_s = waited_s * np.random.default_rng((6, seed)).lognormal(0, 0.2, at_s.size)
+    assert find_backlog(elapsed_s, at_s, 20) is None
+
+
 @pytest.mark.parametrize("seed", range(50))
 def test_what_is_lost_is_no_queue(seed: int) -> None:
     """One of twenty at random, or all from some moment on, after latencies that were as usual."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from stepbench.contracts.measures import FELL_BEHIND
 from stepbench.digits import rate
-from stepbench.stats.trend import ENDS, SPANS, Trend, bin_medians, end_of_arrivals_s, find_trend
+from stepbench.stats.trend import ENDS, LEAST_EVENTS, SPANS, Trend, bin_medians, end_of_arrivals_s, find_trend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +26,8 @@ _LEAST_LEFT = 0.01
 """Of the events that came, more are not worked through when the window ends: less is kept up with."""
 _LEAST_SHARE = 0.002
 """So many seconds a second the latency grows at least, unless it grows tenfold: less is a store that gets slower."""
+_STEEP = 0.1
+"""From here on it need not grow to half as much again: in a queue that was long when the window began, it does not."""
 _TENFOLD = 10.0
 _BETWEEN_ENDS = 1 - ENDS / SPANS
 """The first and the last three tenths have their middles so much of the window apart."""
@@ -77,25 +79,41 @@ def find_backlog(elapsed_s: NDArray[np.float64], at_s: NDArray[np.float64], leng
     lost = np.isinf(elapsed_s) & (at_s < until_s)
     known = np.isfinite(elapsed_s) & (elapsed_s > 0) & (at_s < until_s)
     is_cut = until_s < length_s
-    trend = find_trend(elapsed_s[known], at_s[known], until_s)
+    if at_s.size and length_s - at_s[-1] >= length_s / SPANS:  # a writer that fell behind sent the last of it never
+        until_s = min(until_s, float(at_s[-1]))
+    trend = find_trend(elapsed_s[known], at_s[known], until_s) or _rises_throughout(
+        elapsed_s[known], at_s[known], until_s
+    )
     if is_cut:
         trend = _up_to_the_last(trend, elapsed_s[known], at_s[known], until_s, length_s)
-    if trend is None or trend.ratio < _LEAST_RATIO:
+    if trend is None:
         return None
-    since_s = _began_s(trend, until_s, 1 if is_cut else ENDS)
+    grown_s = trend.after - trend.before
+    share = grown_s / (_BETWEEN_ENDS * until_s)
+    if trend.ratio < _LEAST_RATIO and share < _STEEP:
+        return None
+    since_s = 0.0 if trend.ratio < _LEAST_RATIO else _began_s(trend, until_s, 1 if is_cut else ENDS)
     came, ended_s = at_s >= since_s, at_s + elapsed_s
     accepted = int(np.count_nonzero(came))
     kept_up = int(np.count_nonzero((ended_s >= since_s) & (ended_s < length_s)))
     left = accepted - kept_up - int(np.count_nonzero(came & lost))
     if left <= _LEAST_LEFT * accepted:
         return None
-    grown_s = trend.after - trend.before
     waiting = left if is_cut else grown_s * at_s.size / length_s
-    is_slow = grown_s / (_BETWEEN_ENDS * until_s) < _LEAST_SHARE and trend.ratio < _TENFOLD
-    if waiting < _LEAST_WAITING or is_slow:
+    if waiting < _LEAST_WAITING or (share < _LEAST_SHARE and trend.ratio < _TENFOLD):
         return None
     span_s = length_s - since_s
     return Backlog(accepted / span_s, kept_up / span_s, trend.before, math.inf if is_cut else trend.after, waiting)
+
+
+def _rises_throughout(known_s: NDArray[np.float64], at_s: NDArray[np.float64], until_s: float) -> Trend | None:
+    """Return how latency rose from each tenth to the next, which is no chance however little it was to what it was."""
+    if known_s.size < LEAST_EVENTS:
+        return None
+    medians = bin_medians(known_s, at_s, until_s, SPANS)
+    if not np.all(np.diff(medians) > 0):
+        return None
+    return Trend(float(np.median(medians[:ENDS])), float(np.median(medians[-ENDS:])), medians)
 
 
 def _up_to_the_last(
