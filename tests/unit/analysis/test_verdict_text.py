@@ -104,11 +104,14 @@ def test_a_reason_of_any_length_is_cut() -> None:
         ),
         (
             (quantile("p50", 1.21, "undecided", UNTIL[0], 3.0),),
-            "tls on shows no difference at p50: 1,494 against 1,234 ms, not known within a factor of ten.",
+            (
+                "tls on is undecided at p50: 1,494 against 1,234 ms, not known within a factor of ten; "
+                "12 runs of each would show 10 %."
+            ),
         ),
         (
             (quantile("p50", 1.21, "undecided", UNTIL[1], 0.3),),
-            "tls on shows no difference at p50: 1,494 against 1,234 ms, 1.21 times [0.90, 1.63]; runs differ too much.",
+            "tls on is undecided at p50: 1,494 against 1,234 ms, 1.21 times [0.90, 1.63]; runs differ too much.",
         ),
         (
             (quantile("p50", 1.01, "same"), share("errors", "higher")),

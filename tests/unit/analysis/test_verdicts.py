@@ -42,7 +42,7 @@ def test_a_batch_size_is_set_against_the_first_one() -> None:
 def test_two_sides_that_overlap_show_no_difference_and_say_what_would() -> None:
     """That is not the same as none: runs differ by a fifth."""
     found = only(plan_verdicts(matrix("writers", {1: [1.0, 1.2, 0.9], 2: [0.95, 1.15, 0.85]})))
-    assert found.text.startswith("writers 2 shows no difference at p50: 0.976 against 1.03 ms, 0.95 times [0.64, 1.40]")
+    assert found.text.startswith("writers 2 is undecided at p50: 0.976 against 1.03 ms, 0.95 times [0.64, 1.40]")
     effect = present(found.effect("p50"))
     assert effect.finding == "undecided"
     assert effect.to_decide.startswith("runs differ too much: 30 of each would not show 10 %")

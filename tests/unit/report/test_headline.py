@@ -10,6 +10,7 @@ from tests.samples.estimates import present
 from tests.samples.results import changed, refused_result, sample_page, sample_summary, sample_window
 from tests.unit.report.test_page import EVIL, without_script_bodies
 
+from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat, Failure
 from stepbench.contracts.search import FoundRate, StoppedPhase, Utilisation
 from stepbench.report.headline import (
@@ -265,3 +266,18 @@ def test_a_caveat_stands_beside_the_windows_that_it_is_about(elastic: tuple[Tria
     rows = headline_rows(sample_summary([changed(elastic[0], caveats=tuple(caveats))]))
     assert len(trial.windows) == 2
     assert [row.caveats for row in rows] == ["host jitter, clock drift", "clock drift"]
+
+
+def test_a_window_that_fell_behind_says_so_before_its_number(summary: RunSummary) -> None:
+    """A median of 34.5 s is no latency of a trigger: it is as long as somebody went on writing."""
+    trial = summary.trials[1]
+    window = trial.windows[0]
+    p50 = Estimate(value=34_500, reason="fell behind: kept up with 20.5 of 682/s")
+    latency = window.latency_ms.model_copy(update={"p50": p50})
+    behind = trial.model_copy(update={"windows": (window.model_copy(update={"latency_ms": latency}),)})
+    changed_run = summary.model_copy(update={"trials": (behind,)})
+    (row,) = window_rows(changed_run.trials)
+    assert describe_window(row).startswith(
+        "Fell behind: kept up with 20.5 of 682/s; the median of 34.5 s says how long"
+    )
+    assert "p50 ~34.5 s (fell behind: kept up with 20.5 of 682/s)" in headline_lines(changed_run)[-1]

@@ -26,7 +26,7 @@ def test_text_begins_with_the_outcome_and_what_regressed(found: RunComparison) -
     """One line is enough for most readers."""
     outcome, a, b, _, first, second, rest, note = format_text(found).splitlines()
     assert outcome == "2 regressions beyond 5 %; not in B: gone"
-    assert (a, b) == ("A: before", "B: after")
+    assert (a, b) == ("A: before", "B: after (its values stand first)")
     assert first.startswith("regressed  etcd: B is slower at p50: 2.00 against 1.00 ms, 2.00 times [")
     assert second.startswith("           redis: B is the same within 10 % at p50 and p90")
     assert (rest, note) == ("Only in A: gone", describe_few_runs(found.verdicts))

@@ -85,7 +85,7 @@ def describe_effects(effects: Sequence[Effect], names: Names, cause: OtherCause 
         return _join(f"{names.b} has {shares[0][0]}", *shares[1:], (_describe_rest(quantiles),))
     open_ = next((effect for effect in quantiles if effect.finding == "undecided"), None)
     if open_ is not None:
-        said = f"{names.b} shows no difference at {open_.measure}: {_sizes(open_, 'undecided')}"
+        said = f"{names.b} is undecided at {open_.measure}: {_sizes(open_, 'undecided')}"
         return _join(said, _to_decide(open_))
     same = [effect for effect in quantiles if effect.finding == "same"]
     if same:

@@ -257,6 +257,8 @@ def _line(trial: TrialSummary, label: str) -> str:
 
 def _window(window: WindowResult, name: str, p50: str) -> str:
     text = f"n {digits.count(window.n)}, {p50} {digits.shown(window.latency_ms.p50)}"
+    if window.latency_ms.p50.fell_behind:
+        text += f" ({window.latency_ms.p50.reason})"
     if window.operations is not None:
         text += f", {format_throughput(window.throughput_per_s)}"
     return f"{name}: {text}" if name else text

@@ -122,6 +122,9 @@ def describe_latency(times: Latency, tail: Literal["p90", "p99"]) -> str:
     """Describe the median and a quantile of the tail, each with its interval, or why there is none."""
     if times.p50.value is None:
         return f"No median: {times.p50.reason or 'nothing was measured'}"
+    if times.p50.fell_behind and times.p50.reason:
+        words = times.p50.reason[:1].upper() + times.p50.reason[1:]
+        return f"{words}; the median of {digits.latency(times.p50.value)} says how long the run was"
     text = f"Median {digits.shown(times.p50).in_sentence()}"
     further = digits.shown(times.p90 if tail == "p90" else times.p99)
     return f"{text}, {tail} {further.in_sentence()}" if further.value else text

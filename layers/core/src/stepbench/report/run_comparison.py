@@ -55,7 +55,7 @@ def _case(verdict: Verdict) -> Case:
 
 def _sides(found: RunComparison) -> Iterator[str]:
     yield f"A: {', '.join(found.a)}"
-    yield f"B: {', '.join(found.b)}"
+    yield f"B: {', '.join(found.b)} (its values stand first)"
 
 
 def _lines(found: RunComparison) -> Iterator[str]:

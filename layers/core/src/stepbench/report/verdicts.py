@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 8
 """More sentences are not read; the table below them has all."""
 TERMINAL_LINES = 6
-_FOUND = {"lower": "faster", "higher": "slower", "undecided": "no difference shown"}
+_FOUND = {"lower": "faster", "higher": "slower", "undecided": "undecided"}
 
 
 @dataclass(frozen=True)
