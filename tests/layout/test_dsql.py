@@ -31,6 +31,8 @@ def _holds(node: Any, parameters: dict[str, str]) -> bool:  # noqa: ANN401 -- JS
     if function == "Fn::Equals":
         left, right = (parameters[part["Ref"]] if isinstance(part, dict) else part for part in inner)
         return bool(left == right)
+    if function == "Fn::Contains":
+        return inner[1] in parameters[inner[0]["Ref"]].split(",")
     told = [_holds(part, parameters) for part in inner]
     if function == "Fn::Not":
         return not told[0]
@@ -47,6 +49,11 @@ def _holds(node: Any, parameters: dict[str, str]) -> bool:  # noqa: ANN401 -- JS
         ({"Dsql": "on", "DsqlPeerRegion": "ap-northeast-2"}, ["DsqlPeersHaveAWitness"]),
         ({"DsqlPeerRegion": "ap-northeast-2", "DsqlWitnessRegion": "ap-northeast-3"}, ["DsqlPeersHaveAWitness"]),
         ({"Dsql": "on", "DsqlPeerRegion": "ap-northeast-2", "DsqlWitnessRegion": "ap-northeast-3"}, []),
+        ({"ApiAuthorization": "jwt", "JwtIssuer": "https://a"}, ["JwtHasAnIssuerAndAnAudience"]),
+        ({"ApiAuthorization": "jwt", "JwtAudience": "a,b"}, ["JwtHasAnIssuerAndAnAudience"]),
+        ({"ApiAuthorization": "jwt", "JwtIssuer": "https://a", "JwtAudience": "a,b"}, []),
+        ({"PythonRuntime": "python3.11"}, ["ApplicationsHaveTheirLibraries"]),
+        ({"PythonRuntime": "python3.11", "Applications": "off"}, []),
     ],
 )
 def test_what_could_not_work_is_refused_before_anything_is_made(given: dict[str, str], broken: list[str]) -> None:
