@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from tests.samples.finished_trials import PHASES, AnalysedTrial
 
+from stepbench.analysis.outcomes import MOST_KEPT
+from stepbench.model.errors import OTHER_ERRORS
 from stepbench.model.result import Outcome
 
 if TYPE_CHECKING:
@@ -123,3 +125,12 @@ def test_a_run_without_errors_has_no_such_caveat() -> None:
     result = AnalysedTrial().finish().result()
     assert caveats(result) == []
     assert [(counts(window), window.errors) for window in result.summary.windows] == [((200, 200, 0, 0), {})]
+
+
+def test_of_many_different_errors_the_most_frequent_are_named() -> None:
+    """A store that makes up a code for each refusal made a summary of 179 MB."""
+    errors = {number: (FAILED, f"code-{number:03}") for number in range(150)} | {160: (FAILED, "code-007")}
+    (window,) = refused(errors).summary.windows
+    assert len(window.errors) == MOST_KEPT + 1
+    assert (window.errors["code-007"], window.errors[OTHER_ERRORS]) == (2, 100)
+    assert sum(window.errors.values()) == window.failed == 151

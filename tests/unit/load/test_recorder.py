@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tests.samples.records import column_header
 
-from stepbench.load.recorder import GrowingRecorder, OperationRecorder, Recorder
+from stepbench.load.recorder import LONGEST_ERROR, GrowingRecorder, OperationRecorder, Recorder
+from stepbench.model.errors import OTHER_ERRORS
 from stepbench.model.result import ConnectionParts, Outcome, Result
 from stepbench.records.formats.columns import UNSENT, concatenate, decode, encode
 
@@ -72,7 +73,16 @@ def test_endlessly_many_error_texts_do_not_overflow_their_column() -> None:
     for row in range(70_000):
         kept.record(row, Result(1, 2, Outcome.FAILED, error=f"error {row}"))
     rows = kept.take()
-    assert (kept.errors[rows.error[0]], kept.errors[rows.error[-1]]) == ("error 0", "other")
+    assert (kept.errors[rows.error[0]], kept.errors[rows.error[-1]]) == ("error 0", OTHER_ERRORS)
+
+
+def test_a_long_error_fills_no_file() -> None:
+    """A store may answer with megabytes; what is the same is one error all the same."""
+    kept = recorder(2)
+    for row in range(2):
+        kept.record(row, Result(1, 2, Outcome.FAILED, error="x" * 10**7))
+    assert [len(error) for error in kept.errors] == [0, LONGEST_ERROR]
+    assert kept.take().error.tolist() == [1, 1]
 
 
 def test_operations_have_their_columns_beside_the_rows_that_were_closed() -> None:

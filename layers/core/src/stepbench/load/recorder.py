@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepbench.model.errors import OTHER_ERRORS
 from stepbench.model.result import ConnectionParts, Result
 from stepbench.records.formats.columns import UNSENT, PendingRows, Rows
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_MAX_ERRORS, _OTHER_ERRORS, _AT_ONCE = 0xFFFF, "other", 1_000
+_AT_ONCE = 1_000
+MOST_ERRORS, LONGEST_ERROR = 200, 120
+"""A store that makes up a code for each refusal, or a long one, fills no file and no report with them."""
 
 
 class RecorderBase(ABC):
@@ -63,8 +66,9 @@ class RecorderBase(ABC):
         return self.hand_over().rows()
 
     def _error_index(self, error: str) -> int:
-        if len(self._errors) > _MAX_ERRORS - 1:
-            error = _OTHER_ERRORS if error not in self._errors else error
+        if (index := self._errors.get(error)) is not None:
+            return index
+        error = error[:LONGEST_ERROR] if len(self._errors) < MOST_ERRORS else OTHER_ERRORS
         return self._errors.setdefault(error, len(self._errors))
 
 
