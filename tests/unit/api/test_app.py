@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.api.conftest import ANNA, BERT, MACHINE, Answer, Api
 
 from stepbench.api.callers import Caller
+from stepbench.api.problems import MOST_PROBLEMS
 from stepbench.api.runs import submit
 from stepbench.contracts.api import ProblemDetails, RunList, RunView
 from stepbench.contracts.runs import QueueEntry, RunRequest
@@ -62,6 +63,14 @@ def test_a_preset_is_changed_by_path(api: Api) -> None:
 def test_a_plan_of_ones_own_is_as_good_as_a_preset(api: Api) -> None:
     """It is the same document."""
     assert api.call("POST", "/runs", {"plan": json.loads(find_plan(PRESET))}).status == 202
+
+
+def test_a_plan_of_endlessly_many_mistakes_is_answered(api: Api) -> None:
+    """A function's answer has 6 MB at most; API Gateway made 502 of it."""
+    plan = {"name": "one", "trials": [{"target": {"store": "s3"}, "phases": [1] * 50_000}]}
+    answer = api.call("POST", "/runs", {"plan": plan})
+    assert (answer.status, len(answer.body["problems"])) == (422, MOST_PROBLEMS)
+    assert f"; the first {MOST_PROBLEMS} of 5" in answer.body["detail"]
 
 
 def test_a_named_baseline_that_nobody_has_made_is_refused(api: Api) -> None:

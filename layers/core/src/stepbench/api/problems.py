@@ -30,6 +30,10 @@ class ErrorKind(Enum):
     MISTAKE = "mistake", 500, "Stepbench made a mistake"
 
 
+MOST_PROBLEMS = 200
+"""An answer has no more, since a function's is 6 MB at most: 60,000 mistakes in one plan were answered with 502."""
+
+
 class ApiError(Exception):
     """A request that is answered with problem details."""
 
@@ -41,13 +45,15 @@ class ApiError(Exception):
 def problem_details(error: ApiError, request_id: str) -> ProblemDetails:
     """Return the details of an error."""
     name, status, title = error.kind.value
+    left_out = len(error.problems) - MOST_PROBLEMS
+    more = f"; the first {MOST_PROBLEMS} of {len(error.problems):,} problems follow" if left_out > 0 else ""
     return ProblemDetails(
         type=f"urn:stepbench:problem:{name}",
         title=title,
         status=status,
-        detail=error.detail,
+        detail=f"{error.detail}{more}",
         instance=request_id,
-        problems=tuple(ProblemItem.model_validate(problem._asdict()) for problem in error.problems),
+        problems=tuple(ProblemItem.model_validate(problem._asdict()) for problem in error.problems[:MOST_PROBLEMS]),
     )
 
 
