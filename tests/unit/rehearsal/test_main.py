@@ -107,3 +107,9 @@ def test_the_bucket_for_artefacts_has_a_name_of_its_own_in_each_account_and_regi
 
 def _account(number: str, region: str) -> Account:
     return Account(number, region, "", None, None, {})  # type: ignore[arg-type]  # no session is needed for a name
+
+
+def test_what_a_runtime_has_no_libraries_for_is_left_out() -> None:
+    """With Python 3.11 the template refuses applications, which are its default."""
+    assert command.runtime_parameters("python3.11") == {"PythonRuntime": "python3.11", "Applications": "off"}
+    assert command.runtime_parameters("python3.13") == {"PythonRuntime": "python3.13"}

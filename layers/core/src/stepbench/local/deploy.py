@@ -96,9 +96,11 @@ def sole(directory: Path, notify: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def build(paths: Paths, runtime: str, template: str = "template.yaml") -> str:
+def build(paths: Paths, runtime: str, template: str = "template.yaml", *, architecture: str = "") -> str:
     """
-    Run `sam build`, unless the last build was of the same sources.
+    Run `sam build`, unless the last build was of the same sources for the same runtime and architecture.
+
+    Layers are built for both: deployed as another architecture's, nothing of theirs could be imported.
 
     Returns:
         The fingerprint of what is built.
@@ -107,13 +109,14 @@ def build(paths: Paths, runtime: str, template: str = "template.yaml") -> str:
         LocalEnvironmentError: the build failed; with the end of its output.
     """
     stamp = paths.build / _STAMP
-    wanted = fingerprint(paths.root, (*BUILT_FROM, template), {"PythonRuntime": runtime})
+    target = {"PythonRuntime": runtime, **({"Architecture": architecture} if architecture else {})}
+    wanted = fingerprint(paths.root, (*BUILT_FROM, template), target)
     if stamp.exists() and stamp.read_text() == wanted:
         return wanted
     stamp.unlink(missing_ok=True)
     arguments = ["build", "--template-file", paths.root / template, "--build-dir", paths.build / "artefacts"]
     arguments += ["--cached", "--cache-dir", paths.build / "cache", "--base-dir", paths.root]
-    arguments += _overrides(paths, {"PythonRuntime": runtime})
+    arguments += _overrides(paths, target)
     run_sam(paths, [str(argument) for argument in arguments], timeout_s=BUILD_S, account=emulator_account(NOWHERE))
     pack_layers(paths.build / "artefacts", paths.build / "archives")
     stamp.write_text(wanted)

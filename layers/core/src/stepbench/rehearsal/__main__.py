@@ -77,7 +77,7 @@ def rehearse(options: argparse.Namespace) -> int:
         return FAILED
     folder = options.out.resolve() / f"rehearsal-{options.stack}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
     paths = Paths(find_paths(os.environ, Path.cwd()).root, folder / "sam")
-    runtime = {"PythonRuntime": python_runtime(paths)}
+    runtime = runtime_parameters(python_runtime(paths))
     named = {"ClockReference": "" if account.emulator else CLOCK_REFERENCE, "Emulator": account.emulator}
     notebook = Notebook(folder, account, begin(account, options.stack, rounds, options.budget))
     notebook.note()
@@ -91,6 +91,11 @@ def rehearse(options: argparse.Namespace) -> int:
         Meter(options.budget),
     )
     return _conclude(rehearser.rehearse(rounds, left_out), folder)
+
+
+def runtime_parameters(runtime: str) -> dict[str, str]:
+    """Return the parameters for layers of this machine's Python; of 3.11, applications have no libraries on Lambda."""
+    return {"PythonRuntime": runtime, **({"Applications": "off"} if runtime == "python3.11" else {})}
 
 
 def plan_rounds(account: Account, parameters: dict[str, str], budget_usd: float) -> tuple[list[Round], dict[str, str]]:
