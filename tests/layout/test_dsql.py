@@ -31,8 +31,8 @@ def _holds(node: Any, parameters: dict[str, str]) -> bool:  # noqa: ANN401 -- JS
     if function == "Fn::Equals":
         left, right = (parameters[part["Ref"]] if isinstance(part, dict) else part for part in inner)
         return bool(left == right)
-    if function == "Fn::Contains":
-        return inner[1] in parameters[inner[0]["Ref"]].split(",")
+    if function == "Fn::EachMemberIn":
+        return set(parameters[inner[0]["Ref"]].split(",")) <= set(inner[1])
     told = [_holds(part, parameters) for part in inner]
     if function == "Fn::Not":
         return not told[0]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stepbench.errors import MOST_CHARACTERS, PlanError, Problem
+from stepbench.errors import MOST_CHARACTERS, PlanError, Problem, harmless
 
 
 def test_a_refusal_fits_an_executions_cause_and_keeps_every_problem() -> None:
@@ -27,6 +27,9 @@ def test_a_refusal_fits_an_executions_cause_and_keeps_every_problem() -> None:
         ("host=h password='two words' port=1", "host=h password=(hidden) port=1"),
         ("postgresql://h/db?password=hunter2&x=1", "postgresql://h/db?password=(hidden)&x=1"),
         ("redis://u:hunter2@h:6379", "redis://(hidden)@h:6379"),
+        ("postgres://u:p/w@h", "postgres://(hidden)@h"),
+        ("postgres://u:p@ss@h", "postgres://(hidden)@h"),
+        ('{"password": "hunter2", "a": 1}', '{"password": (hidden), "a": 1}'),
         (
             "https://b/k?X-Amz-Credential=AKIA&X-Amz-Signature=abc",
             "https://b/k?X-Amz-Credential=(hidden)&X-Amz-Signature=(hidden)",
@@ -36,7 +39,7 @@ def test_a_refusal_fits_an_executions_cause_and_keeps_every_problem() -> None:
         ("the password is wrong; set PostgresqlSecretArn", "the password is wrong; set PostgresqlSecretArn"),
         ("one\ntwo\x1b[31m\u202e", "one\\ntwo\\x1b[31m\\u202e"),
         ("half a \ud800 letter", "half a ? letter"),
-        ("déjà vu: 日本語 🎉", "déjà vu: 日本語 🎉"),
+        ("déjà vu: 日本語 🎉 👩\u200d💻", "déjà vu: 日本語 🎉 👩\u200d💻"),
     ],
 )
 def test_what_a_refusal_repeats_is_harmless(text: str, told: str) -> None:
@@ -46,3 +49,10 @@ def test_what_a_refusal_repeats_is_harmless(text: str, told: str) -> None:
         parts[place] = text
         (problem,) = PlanError([Problem(*parts)]).problems
         assert problem[place] == told
+
+
+@pytest.mark.parametrize("piece", ["x", "passw", "password", "password=", "//a:", "//", "a:", "token-", '"secret" '])
+def test_long_texts_are_looked_at_once(piece: str) -> None:
+    """A plan of 250 kB of colons kept the API for minutes: what repeats without bound would not end here either."""
+    text = f"//{piece * 50_000}"
+    assert harmless(text).startswith("//")

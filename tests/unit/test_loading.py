@@ -104,6 +104,14 @@ def test_a_summary_that_cannot_be_read_is_not_the_latest(tmp_path: Path, damaged
         assert load_run("latest", tmp_path).folder == whole
 
 
+def test_where_no_summary_can_be_read_the_latest_is_named(tmp_path: Path) -> None:
+    """Whoever asks for it learns which file is damaged."""
+    broken = stored(tmp_path / "b", "b", "2026-01-02T00:00:00+00:00", 10)
+    (broken / "summary.json").write_text("")
+    with pytest.raises(CorruptRecordsError, match=r"b/summary\.json"):
+        _ = load_run("latest", tmp_path).summary
+
+
 @pytest.mark.parametrize("kept", ["b", "z"])
 def test_a_run_is_one_under_any_number_of_names(tmp_path: Path, kept: str) -> None:
     """The folder that is called as the run is taken, else the first; what is left out is said."""

@@ -14,6 +14,7 @@ from tests.unit.cli.conftest import here
 from stepbench import __version__
 from stepbench.cli import main
 from stepbench.errors import LocalEnvironmentError
+from stepbench.local.running import RunAbandonedError
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,9 @@ def test_a_mistake_of_our_own_and_an_interruption_have_codes_of_their_own(
     here(monkeypatch, KeyboardInterrupt())
     assert main(["run", plan]) == 130
     assert capsys.readouterr().err == "stepbench: interrupted\n"
+    here(monkeypatch, RunAbandonedError("the emulator is gone"))
+    assert main(["run", plan]) == 1
+    assert capsys.readouterr().err == "stepbench: the emulator is gone\n"
     here(monkeypatch, TypeError("nobody thought of it"))
     assert main(["run", plan]) == 5
     said = capsys.readouterr().err

@@ -50,8 +50,19 @@ def test_a_damaged_summary_stops_no_other_plan_s_runs(capsys: pytest.CaptureFixt
     store([1.0] * 30)
     Path("out/broken").mkdir()
     Path("out/broken/summary.json").touch()
+    Path("out/broken/plan.json").write_text('{"name": "other"}')
     assert main(["regressions", "nightly"]) == 0
     assert "out/broken is left out: " in capsys.readouterr().err
+    assert main(["regressions", "other"]) == 2
+
+
+def test_nothing_is_decided_where_the_last_run_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """It may be the one that is worse; only that one is no regression, either."""
+    store([1.0] * 30)
+    Path("out/broken").mkdir()
+    Path("out/broken/summary.json").touch()
+    assert main(["regressions", "nightly"]) == 4
+    assert "out/broken may be the last run, and cannot be read: nothing is decided" in capsys.readouterr().err
 
 
 def test_runs_without_a_change_pass(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.samples.records import column_header
 
-from stepbench.load.recorder import LONGEST_ERROR, GrowingRecorder, OperationRecorder, Recorder
+from stepbench.load.recorder import LONGEST_ERROR, MOST_ERRORS, GrowingRecorder, OperationRecorder, Recorder
 from stepbench.model.errors import OTHER_ERRORS
 from stepbench.model.result import ConnectionParts, Outcome, Result
 from stepbench.records.formats.columns import UNSENT, concatenate, decode, encode
@@ -83,6 +83,16 @@ def test_a_long_error_fills_no_file() -> None:
         kept.record(row, Result(1, 2, Outcome.FAILED, error="x" * 10**7))
     assert [len(error) for error in kept.errors] == [0, LONGEST_ERROR]
     assert kept.take().error.tolist() == [1, 1]
+
+
+def test_a_known_error_is_counted_as_itself_however_many_came_later() -> None:
+    """Also one that was cut."""
+    kept = recorder(302)
+    for row in range(302):
+        long = row in {0, 301}
+        kept.record(row, Result(1, 2, Outcome.FAILED, error="x" * 130 if long else f"error {row}"))
+    codes = kept.take().error
+    assert (codes[0], codes[301], len(kept.errors)) == (1, 1, MOST_ERRORS + 1)
 
 
 def test_operations_have_their_columns_beside_the_rows_that_were_closed() -> None:

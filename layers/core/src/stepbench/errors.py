@@ -8,6 +8,7 @@ or the request for one, is invalid. The class names are API: the state machines 
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -40,13 +41,16 @@ MOST_CHARACTERS = 12_000
 
 
 HIDDEN = "(hidden)"
-_LOGIN = re.compile(r'(?<=//)[^\s/",@]*:[^\s/",@]*(?=@)')
+_LOGIN = re.compile(r'(?<=//)[^\s/",@:]{0,200}:[^\s",]{0,200}(?=@)')
 _SECRET_VALUE = re.compile(
-    r"((?:passw(?:or)?d|pwd|secret|token|credential|signature|(?:private|api|access)[_-]?key)[\w-]{0,20}(?:=|%3D))"
-    r"(?!\(hidden\))(?:\"[^\"]*\"|'[^']*'|[^\s&;,\"'`)]+)",
+    r"((?:passw(?:or)?d|pwd|secret|token|credential|signature|(?:private|api|access)[_-]?key)[\w-]{0,20}"
+    r"(?:=|%3D|[\"']\s{0,9}:\s{0,9}(?=[\"'])))(?!\(hidden\))(?:\"[^\"]*\"|'[^']*'|[^\s&;,\"'`)]+)",
     re.IGNORECASE,
 )
-"""In connection strings (`password=x`), queries (`?password=x`) and signed addresses; what repeats is bounded."""
+"""In connection strings (`password=x`), queries (`?password=x`), signed addresses and JSON; what repeats is bounded."""
+
+
+_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def harmless(text: str) -> str:
@@ -59,7 +63,12 @@ def harmless(text: str) -> str:
     text = _SECRET_VALUE.sub(rf"\1{HIDDEN}", _LOGIN.sub(HIDDEN, text.encode(errors="replace").decode()))
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(each.encode("unicode_escape").decode() if is_control(each) else each for each in text)
+
+
+def is_control(character: str) -> bool:
+    """Tell whether a character controls a terminal, breaks a line, turns letters' direction, or is half of one."""
+    return unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or character in _DIRECTIONS
 
 
 class PlanError(StepbenchError):
@@ -76,6 +85,10 @@ class PlanError(StepbenchError):
             whole_lines = text[:MOST_CHARACTERS].rpartition("\n")[0] or text[:MOST_CHARACTERS]
             text = f"{whole_lines}\nand more: {len(self.problems)} problems in all"
         super().__init__(text)
+
+
+class RunFailedError(StepbenchError):
+    """A run that has begun did not come to its end, or its results not here. Raised by who watches it."""
 
 
 class RunEndedError(StepbenchError):

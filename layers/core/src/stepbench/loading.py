@@ -189,7 +189,8 @@ def candidates(run: str, out: Path) -> Iterator[FoundRun]:
     if run == LATEST:
         found = find_runs(out)
         later = tuple(each.folder for each in takewhile(lambda each: not each.run_id, found))
-        yield from (each._replace(unreadable=later) for each in found[len(later) :][:1])
+        rest = found[len(later) :]
+        yield from [each._replace(unreadable=later) for each in rest[:1]] or found[:1]
     else:
         yield from (FoundRun(folder, "") for folder in (Path(run), out / run))
         yield from (each for each in find_runs(out) if each.run_id == run)

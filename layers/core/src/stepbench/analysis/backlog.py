@@ -81,6 +81,8 @@ def find_backlog(elapsed_s: NDArray[np.float64], at_s: NDArray[np.float64], leng
     is_cut = until_s < length_s
     if at_s.size and length_s - at_s[-1] >= length_s / SPANS:  # a writer that fell behind sent the last of it never
         until_s = min(until_s, float(at_s[-1]))
+    if not until_s:
+        return None
     trend = find_trend(elapsed_s[known], at_s[known], until_s) or _rises_throughout(
         elapsed_s[known], at_s[known], until_s
     )
@@ -99,7 +101,7 @@ def find_backlog(elapsed_s: NDArray[np.float64], at_s: NDArray[np.float64], leng
     left = accepted - kept_up - int(np.count_nonzero(came & lost))
     if left <= _LEAST_LEFT * accepted:
         return None
-    waiting = left if is_cut else grown_s * at_s.size / length_s
+    waiting = left if is_cut else grown_s * at_s.size / until_s
     if waiting < _LEAST_WAITING or (share < _LEAST_SHARE and trend.ratio < _TENFOLD):
         return None
     span_s = length_s - since_s

@@ -22,6 +22,7 @@ LOGIN = (
     "The store wants a login, or another one: give it in the secret of the stack's parameter (`…SecretArn`), or for a "
     "server of your own here in its configuration; a plan holds none."
 )
+CREDENTIALS = "The writers' AWS credentials were not taken: those of their role, or of the user who runs them."
 RIGHTS = "The login, or the function's role, may not do this: grant it, or take another login."
 WRITABLE = "Name the endpoint that takes writes (of a cluster its primary), or end what made it read-only."
 CONNECTIONS = "Raise the server's limit of connections, or have fewer writers or clients."
@@ -31,6 +32,7 @@ NETWORK = "Look whether the server was up and reachable at that time: its log, a
 PROTOCOL = "Something else than this store answers at the endpoint, or stands between: look at the address."
 TLS = "Look at the server's certificate and at target.tls."
 INTERNAL = "The store's own failure: its log of that time, or its provider's status page, has more."
+SOMETHING = "Look at the store's log of that time."
 UNKNOWN = "Look at the store's log of that time; the errors are its own words, of which no more is known here."
 
 KNOWN: dict[str, ErrorWords] = {
@@ -88,8 +90,12 @@ KNOWN: dict[str, ErrorWords] = {
     "TooManyRequestsException": ErrorWords("throttled", LOAD),
     "AccessDeniedException": ErrorWords("no permission", RIGHTS),
     "AccessDenied": ErrorWords("no permission", RIGHTS),
-    "ExpiredToken": ErrorWords("credentials have ended", LOGIN),
-    "ExpiredTokenException": ErrorWords("credentials have ended", LOGIN),
+    "ExpiredToken": ErrorWords("credentials have ended", CREDENTIALS),
+    "ExpiredTokenException": ErrorWords("credentials have ended", CREDENTIALS),
+    "UnrecognizedClientException": ErrorWords("unknown credentials", CREDENTIALS),
+    "InvalidAccessKeyId": ErrorWords("unknown credentials", CREDENTIALS),
+    "SignatureDoesNotMatch": ErrorWords("wrong credentials", CREDENTIALS),
+    "ServiceUnavailable": ErrorWords("throttled, or the store's own failure", LOAD),
     "ResourceNotFoundException": ErrorWords("no such table", GONE),
     "NoSuchBucket": ErrorWords("no such bucket", GONE),
     "InternalServerError": ErrorWords("the store's own failure", INTERNAL),
@@ -111,6 +117,8 @@ KNOWN: dict[str, ErrorWords] = {
     "connect": ErrorWords("", NETWORK),
     "tls": ErrorWords("", TLS),
 }
+_NAMELESS = frozenset({errors.OTHER_ERRORS, "failed", "unknown"})
+"""Counts of what has no name, or whose names are too many."""
 _FIRST = (errors.WRONG_VALUE,)
 """Of these the remedy comes before all others, however few there are."""
 
@@ -128,6 +136,6 @@ def name_error(error: str) -> str:
 
 def find_remedies(names: Iterable[str]) -> str:
     """Return what to do about errors, the most frequent first, each remedy once."""
-    ordered = sorted(names, key=lambda name: name not in _FIRST)
+    ordered = sorted((name for name in names if name not in _NAMELESS), key=lambda name: name not in _FIRST)
     remedies = [found.remedy if (found := explain(name)) else UNKNOWN for name in ordered]
-    return " ".join(dict.fromkeys(remedies))
+    return " ".join(dict.fromkeys(remedies)) or SOMETHING

@@ -23,9 +23,9 @@ from stepbench.cli import (
     tuning,
     validating,
 )
-from stepbench.cli.command import BAD_INPUT, CRASHED, EXIT_CODES, INTERRUPTED, NOT_DONE, OneOf, argument
+from stepbench.cli.command import BAD_INPUT, CRASHED, EXIT_CODES, FAILED, INTERRUPTED, NOT_DONE, OneOf, argument
 from stepbench.cli.streams import write_errors
-from stepbench.errors import PlanError, StepbenchError
+from stepbench.errors import PlanError, RunFailedError, StepbenchError
 from stepbench.local.streams import dropping_messages, keeping_data
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def _run_command(options: argparse.Namespace) -> int:
         return BAD_INPUT
     except StepbenchError as error:
         write_errors(str(error))
+        return FAILED if isinstance(error, RunFailedError) else NOT_DONE
     except KeyboardInterrupt:
         write_errors("interrupted")
         return INTERRUPTED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from stepbench.cli.command import FAILED, OK, Command, argument, out, per_cent
-from stepbench.cli.streams import messages, write
+from stepbench.cli.command import FAILED, NOT_DONE, OK, Command, argument, out, per_cent
+from stepbench.cli.streams import messages, write, write_errors
 
 
 def regressions(options: argparse.Namespace) -> int:
@@ -14,7 +14,7 @@ def regressions(options: argparse.Namespace) -> int:
 
     from stepbench.contracts.regressions import DetectorSettings
     from stepbench.errors import PlanError, Problem
-    from stepbench.local.regressions import acknowledge, regressions_below
+    from stepbench.local.regressions import acknowledge, regressions_below, unread_last
     from stepbench.report import regressions as report
 
     if (options.acknowledge is None) != (options.why is None):
@@ -39,7 +39,11 @@ def regressions(options: argparse.Namespace) -> int:
             write("\n".join(str(report.render_trends(series, each)) for series, each in found))
         case _:
             write("\n\n".join(report.format_text(each) for _, each in found))
-    return OK if all(each.passed for _, each in found) else FAILED
+    if not all(each.passed for _, each in found):
+        return FAILED
+    unread = unread_last(options.out, options.plan)
+    write_errors(*(f"{folder} may be the last run, and cannot be read: nothing is decided" for folder in unread))
+    return NOT_DONE if unread else OK
 
 
 def _baseline(text: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ from stepbench.contracts.base import BrokenRule, Contract, Text, refuse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Label = Annotated[str, StringConstraints(min_length=1, max_length=60)]
+Label = Annotated[Text, StringConstraints(min_length=1, max_length=60)]
 FunctionName = Annotated[Text, StringConstraints(min_length=1, max_length=140)]
 """The longest name is Lambda's own, which X-Ray shows."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
+
+from stepbench.errors import is_control
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,17 +22,19 @@ class Contract(BaseModel):
 _UNPRINTABLE = "unprintable"
 
 
-def _printable(text: str) -> str:
-    """Return a text on one line; a character that cannot be printed is refused."""
+def _printable(text: Any) -> Any:  # noqa: ANN401 -- anything may stand there
+    """Return a text on one line; a character that controls anything else is refused."""
+    if not isinstance(text, str):
+        return text
     text = " ".join(text.split())
-    if (character := next((each for each in text if not each.isprintable()), None)) is not None:
+    if (character := next(filter(is_control, text), None)) is not None:
         message = f"holds U+{ord(character):04X}, which controls terminals or the direction of letters"
         raise PydanticCustomError(_UNPRINTABLE, "{message}", {"message": message})
     return text
 
 
-Text = Annotated[str, AfterValidator(_printable)]
-"""For people: it reaches terminals, Markdown and pages."""
+Text = Annotated[str, BeforeValidator(_printable)]
+"""For people: it reaches terminals, Markdown and pages. Line breaks become blanks."""
 RULE_ERROR = "rule"
 """The pydantic error type of broken rules; its context holds them under `broken`."""
 

@@ -66,7 +66,7 @@ class Published(Contract):
     over_trial: str | None = Field(
         default=None, max_length=100, description="Of `dataflow`: the trial of this plan whose number it is over."
     )
-    note: str = Field(default="", max_length=500, description="What to know of it: where its source contradicts it.")
+    note: Text = Field(default="", max_length=500, description="What to know of it: where its source contradicts it.")
     source: Text = Field(min_length=1, max_length=200, description='Where it stands: "TriggerPerf, Fig. 5".')
     window: Name | None = Field(default=None, description="Which window it is about; without it, the only one.")
 

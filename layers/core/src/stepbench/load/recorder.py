@@ -66,10 +66,10 @@ class RecorderBase(ABC):
         return self.hand_over().rows()
 
     def _error_index(self, error: str) -> int:
+        error = error[:LONGEST_ERROR]
         if (index := self._errors.get(error)) is not None:
             return index
-        error = error[:LONGEST_ERROR] if len(self._errors) < MOST_ERRORS else OTHER_ERRORS
-        return self._errors.setdefault(error, len(self._errors))
+        return self._errors.setdefault(error if len(self._errors) < MOST_ERRORS else OTHER_ERRORS, len(self._errors))
 
 
 def integers(column: NDArray[np.int64]) -> Iterator[int]:

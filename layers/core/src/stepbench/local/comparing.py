@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.analysis.run_comparison import Selected, compare_summaries, describe_shared
 from stepbench.contracts.result import RunSummary
-from stepbench.errors import PlanError, Problem
+from stepbench.errors import CorruptRecordsError, PlanError, Problem
 from stepbench.loading import find_runs, read_model, read_summaries
 from stepbench.local.fetching import SUMMARY
 from stepbench.local.results import find_run
@@ -80,4 +80,7 @@ def _read(name: str, out: Path, notify: Callable[[str], None]) -> list[RunSummar
     for note in (note for run in several for note in run.notes):
         notify(note)
     found = [summary for _, summary in read_summaries(reversed(several), notify)]
+    if several and not found:
+        message = f"no {SUMMARY} below {path} can be read"
+        raise CorruptRecordsError(message)
     return found or [read_model(find_run(str(path), out, notify) / SUMMARY, RunSummary)]

@@ -17,7 +17,7 @@ from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.digits import count
-from stepbench.errors import CorruptRecordsError, PlanError, Problem, StepbenchError
+from stepbench.errors import CorruptRecordsError, PlanError, Problem, RunFailedError
 from stepbench.local.emulator.server import emulator_name
 from stepbench.local.memory_services import MemoryServices
 from stepbench.records.storage import layout
@@ -44,7 +44,7 @@ _TOLD = ("result.json", "failure.json")
 _EARLY = (*_TOLD, "provider.json")
 
 
-class NotFetchedError(StepbenchError):
+class NotFetchedError(RunFailedError):
     """Results could not be fetched: whoever has the only copy has to keep it."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.regressions import find_regressions
@@ -9,7 +11,7 @@ from stepbench.analysis.run_series import RunNumbers, run_numbers, series_of_run
 from stepbench.contracts.acknowledged import AcknowledgedShift, AcknowledgedShifts
 from stepbench.contracts.result import RunSummary
 from stepbench.errors import PlanError, Problem
-from stepbench.loading import SUMMARY, find_runs, read_model, read_summaries
+from stepbench.loading import PLAN, SUMMARY, find_runs, read_model, read_summaries
 from stepbench.local.results import find_run
 
 if TYPE_CHECKING:
@@ -50,6 +52,20 @@ def regressions_below(
     acknowledged = {each.run_id: each.why for each in read_acknowledged(out).shifts}
     found = {name: series_of_runs(runs, acknowledged) for name, runs in sorted(plans.items())}
     return [(each.series, find_regressions(each.series, settings, each.not_comparable)) for each in found.values()]
+
+
+def unread_last(out: Path, plan: str | None = None) -> tuple[Path, ...]:
+    """Return the folders of runs, of a plan or of any, that may be the last ones and cannot be read."""
+    later = takewhile(lambda run: not run.run_id, find_runs(out))
+    return tuple(run.folder for run in later if plan is None or _plan_in(run.folder) in {plan, ""})
+
+
+def _plan_in(folder: Path) -> str:
+    """Return the name of the plan that lies in a run's folder; empty where there is none that can be read."""
+    try:
+        return str(json.loads((folder / PLAN).read_bytes())["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def read_acknowledged(out: Path) -> AcknowledgedShifts:

@@ -12,6 +12,7 @@ from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
 from stepbench.errors import (
     PlanError,
     Problem,
+    RunFailedError,
     ServerEndedError,
     StepbenchError,
 )
@@ -66,7 +67,7 @@ class Terminal:
     show: Callable[[Snapshot], None]
 
 
-class RunAbandonedError(StepbenchError):
+class RunAbandonedError(RunFailedError):
     """The run was interrupted again while it was being stopped, or could not be: what still moves is unknown."""
 
 

@@ -146,16 +146,17 @@ class Rehearser:
         """Build before anything is made; before a deployment, the same is looked at again."""
         self.notify("building (the first time takes minutes)")
         with sole(self.paths.build, self.notify):
-            build(self.paths, self.parameters["PythonRuntime"], architecture=self.parameters.get("Architecture", ""))
+            self._build_layers()
+
+    def _build_layers(self) -> None:
+        build(self.paths, self.parameters["PythonRuntime"], architecture=self.parameters.get("Architecture", ""))
 
     def _deploy(self, one: Round, parameters: Mapping[str, str]) -> bool:
         """Return whether it is there; a failure of the first deployment is raised, since no other can follow it."""
         self.notify(f"deploying for {one.name}")
         try:
             with sole(self.paths.build, self.notify):  # one build for all environments of a clone
-                build(
-                    self.paths, self.parameters["PythonRuntime"], architecture=self.parameters.get("Architecture", "")
-                )
+                self._build_layers()
                 began_s = time.monotonic()
                 deploy(self.account, self.paths, self.stack, {**self.parameters, **parameters})
         except StepbenchError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.errors import AccountingError
+from stepbench.model.errors import OTHER_ERRORS
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT, ColumnFile
 from stepbench.records.formats.narrow import Narrow
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     Place = slice | NDArray[np.int64]
 
+_MOST_ERRORS = 5_000
 UNRECORDED = 4
 """Outcome of an event that may have been sent, and of which no row tells. (0-2 are `Outcome`, 3 is `UNSENT`.)"""
 NOT_OFFERED = 5
@@ -124,9 +126,14 @@ class Sent:
             raise _twice(head)
         return first + rows.sequence
 
+    def _code_of(self, error: str) -> int:
+        """Return an error's place in the list of all slices' errors, which is bounded, as a slice's own is."""
+        known = error in self.errors or len(self.errors) < _MOST_ERRORS
+        return self.errors.setdefault(error if known else OTHER_ERRORS, len(self.errors))
+
     def _set(self, at: Place, head: ColumnHeader, rows: Rows) -> None:
         if rows.error.any():
-            codes = np.array([self.errors.setdefault(name, len(self.errors)) for name in head.errors], dtype=np.uint16)
+            codes = np.array([self._code_of(name) for name in head.errors], dtype=np.uint16)
             self.error[at] = codes[rows.error]
         sent = rows.outcome != UNSENT
         lateness_ns, service_ns = rows.t1_ns - rows.t0_ns, rows.t2_ns - rows.t1_ns
