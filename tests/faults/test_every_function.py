@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import signal
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,9 +13,11 @@ import psutil
 import pytest
 from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import plan, sandboxes, wait_for
+from tests.samples.dags import DIAMOND, SMALL, dataflow_trial
 from tests.statemachines.conftest import MACHINES, load_machine
 
 from stepbench.contracts.runs import ENDED_STATES
+from stepbench.planning import find_plan
 
 if TYPE_CHECKING:
     from tests.end_to_end.deployment import Deployment
@@ -33,7 +36,27 @@ TRANSFER: dict[str, Any] = {"experiment": "transfer", "transfers": 2, "file_size
 NEW_FILE_MIB = itertools.count(200)
 """Of files that are not there yet: those of earlier cases stay."""
 DRAINED = {"drain_limit_s": 10}
+OF_PRESET = {dag["name"]: dag for dag in json.loads(find_plan("quick-dataflow"))["trials"][0]["dags"]}
+WIDE = 41
+"""Tasks of a level that has executions of its own: see `workload.executions`."""
+
+
+def _wide(task: str) -> dict[str, Any]:
+    """Return a trial of DAGs of one wide level; whether its tasks succeed is nothing to who stops or kills them."""
+    return dataflow_trial({"name": "wide", "stages": [{"name": "wide", "task": task, "tasks": WIDE, "timeout_s": 20}]})
+
+
 TRIALS: dict[str, dict[str, Any]] = {
+    "MakeInput": dataflow_trial(SMALL),
+    "MakeVideoInput": dataflow_trial(OF_PRESET["video"]),
+    "MakeLearningInput": dataflow_trial(OF_PRESET["learning"]),
+    "RunTask": dataflow_trial(DIAMOND),
+    "RunVideoTask": dataflow_trial(OF_PRESET["video"]),
+    "RunLearningTask": dataflow_trial(OF_PRESET["learning"]),
+    "RunWideTask": _wide("synthetic.work"),
+    "RunWideVideoTask": _wide("video.classify"),
+    "RunWideLearningTask": _wide("learning.train"),
+    "EndDataflow": dataflow_trial(DIAMOND),
     "SeedFiles": TRANSFER,
     "RefreshSandboxes": TRANSFER,
     "RunTransfer": TRANSFER,
@@ -93,7 +116,7 @@ class Worker(NamedTuple):
 
 def _workers(deployment: Deployment, function: str) -> dict[int, Worker]:
     found = {}
-    for process in sandboxes(deployment, function):
+    for process in sandboxes(deployment, function.replace("Wide", "")):  # a state of another machine, of one function
         try:
             times = process.cpu_times()
         except psutil.Error:
