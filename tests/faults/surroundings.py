@@ -15,6 +15,9 @@ from tests.suite.leftovers import describe, processes_of
 from stepbench.local.processes import family
 from stepbench.records.storage.trial_table import Lease
 
+PORTS = "stepbench-ports-"
+"""A user's file of ports that were given, which stays: see `local.processes.free_port`."""
+
 
 @dataclass(frozen=True)
 class Surroundings:
@@ -48,7 +51,7 @@ class Surroundings:
     def footprint(self) -> dict[str, Any]:
         """Return what is there: records, leases, data, processes without a server that they belong to, files."""
         found = {
-            "temporary files": sorted(path.name for path in self.temporary.iterdir()),
+            "temporary files": sorted(path.name for path in self.temporary.iterdir() if PORTS not in path.name),
             "strays": self._strays(),
         }
         if not self.deployment.state.complete:
@@ -68,7 +71,7 @@ class Surroundings:
 
     def _differences(self, before: dict[str, Any]) -> list[str]:
         now = self.footprint()
-        return [f"{what}: {value!r}" for what, value in now.items() if value not in (before.get(what), GONE)]
+        return [f"{what}: {value!r}" for what, value in now.items() if value and value not in (before.get(what), GONE)]
 
     def _strays(self) -> list[str]:
         """Return the processes of this folder that descend from no server of the environment."""
@@ -87,4 +90,5 @@ def fresh_surroundings() -> Iterator[Surroundings]:
         yield surroundings
         down = surroundings.deployment.command("down")
         assert down.code == 0, down.stderr
-        assert surroundings.footprint() == {"temporary files": [], "strays": []}
+        left = surroundings.footprint()
+        assert left == {"temporary files": [], "strays": []}, left

@@ -37,6 +37,8 @@ NEW_FILE_MIB = itertools.count(200)
 """Of files that are not there yet: those of earlier cases stay."""
 DRAINED = {"drain_limit_s": 10}
 OF_PRESET = {dag["name"]: dag for dag in json.loads(find_plan("quick-dataflow"))["trials"][0]["dags"]}
+MOST_USD = 20.0
+"""Of tasks that all took their whole time-outs."""
 WIDE = 41
 """Tasks of a level that has executions of its own: see `workload.executions`."""
 
@@ -48,11 +50,11 @@ def _wide(task: str) -> dict[str, Any]:
 
 TRIALS: dict[str, dict[str, Any]] = {
     "MakeInput": dataflow_trial(SMALL),
-    "MakeVideoInput": dataflow_trial(OF_PRESET["video"]),
-    "MakeLearningInput": dataflow_trial(OF_PRESET["learning"]),
+    "MakeVideoInput": dataflow_trial(OF_PRESET["video"], drain_limit_s=200),
+    "MakeLearningInput": dataflow_trial(OF_PRESET["learning"], drain_limit_s=200),
     "RunTask": dataflow_trial(DIAMOND),
-    "RunVideoTask": dataflow_trial(OF_PRESET["video"]),
-    "RunLearningTask": dataflow_trial(OF_PRESET["learning"]),
+    "RunVideoTask": dataflow_trial(OF_PRESET["video"], drain_limit_s=200),
+    "RunLearningTask": dataflow_trial(OF_PRESET["learning"], drain_limit_s=200),
     "RunWideTask": _wide("synthetic.work"),
     "RunWideVideoTask": _wide("video.classify"),
     "RunWideLearningTask": _wide("learning.train"),
@@ -104,7 +106,9 @@ def _plan(function: str) -> dict[str, Any]:
     """Return a plan in which the function has something to do."""
     found = plan(f"at-{function}".lower(), "etcd", warm_up=10, measured=40)
     new = {"file_sizes_mib": [next(NEW_FILE_MIB)]} if function == "SeedFiles" else {}
-    return {**found, "trials": [{**TRIALS[function], **new}]} if function in TRIALS else found
+    if function not in TRIALS:
+        return found
+    return {**found, "budget_usd": MOST_USD, "trials": [{**TRIALS[function], **new}]}
 
 
 class Worker(NamedTuple):
