@@ -83,11 +83,10 @@ def find_backlog(elapsed_s: NDArray[np.float64], at_s: NDArray[np.float64], leng
         until_s = min(until_s, float(at_s[-1]))
     if not until_s:
         return None
-    trend = find_trend(elapsed_s[known], at_s[known], until_s) or _rises_throughout(
-        elapsed_s[known], at_s[known], until_s
-    )
+    known_s, known_at_s = elapsed_s[known], at_s[known]
+    trend = find_trend(known_s, known_at_s, until_s) or _rises_throughout(known_s, known_at_s, until_s)
     if is_cut:
-        trend = _up_to_the_last(trend, elapsed_s[known], at_s[known], until_s, length_s)
+        trend = _up_to_the_last(trend, known_s, known_at_s, until_s, length_s)
     if trend is None:
         return None
     grown_s = trend.after - trend.before
@@ -113,9 +112,7 @@ def _rises_throughout(known_s: NDArray[np.float64], at_s: NDArray[np.float64], u
     if known_s.size < LEAST_EVENTS:
         return None
     medians = bin_medians(known_s, at_s, until_s, SPANS)
-    if not np.all(np.diff(medians) > 0):
-        return None
-    return Trend(float(np.median(medians[:ENDS])), float(np.median(medians[-ENDS:])), medians)
+    return Trend.between_ends(medians) if np.all(np.diff(medians) > 0) else None
 
 
 def _up_to_the_last(

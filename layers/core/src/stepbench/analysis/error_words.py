@@ -26,6 +26,7 @@ CREDENTIALS = "The writers' AWS credentials were not taken: those of their role,
 RIGHTS = "The login, or the function's role, may not do this: grant it, or take another login."
 WRITABLE = "Name the endpoint that takes writes (of a cluster its primary), or end what made it read-only."
 CONNECTIONS = "Raise the server's limit of connections, or have fewer writers or clients."
+CONTENDED = "Rows are contended: take more records, or fewer clients."
 ROOM = "The store is full: give it memory or disk, or remove what other applications have left; then run again."
 GONE = "What the trial had made was removed while it ran: find out by whom, and run it again."
 NETWORK = "Look whether the server was up and reachable at that time: its log, and what lies between."
@@ -52,15 +53,15 @@ KNOWN: dict[str, ErrorWords] = {
     "28000": ErrorWords("invalid authorization", LOGIN),
     "28P01": ErrorWords("invalid password", LOGIN),
     "3D000": ErrorWords("no such database", GONE),
-    "40001": ErrorWords("serialization failure", "Rows are contended: take more records, or fewer clients."),
-    "40P01": ErrorWords("deadlock", "Rows are contended: take more records, or fewer clients."),
+    "40001": ErrorWords("serialization failure", CONTENDED),
+    "40P01": ErrorWords("deadlock", CONTENDED),
     "42501": ErrorWords("insufficient privilege", RIGHTS),
     "42P01": ErrorWords("no such table", GONE),
     "3F000": ErrorWords("no such schema", GONE),
     "53100": ErrorWords("disk full", ROOM),
     "53200": ErrorWords("out of memory", ROOM),
     "53300": ErrorWords("too many connections", CONNECTIONS),
-    "55P03": ErrorWords("lock not available", "Rows are contended: take more records, or fewer clients."),
+    "55P03": ErrorWords("lock not available", CONTENDED),
     "57014": ErrorWords("cancelled, or over its time limit", LOAD),
     "57P01": ErrorWords("server shut down", NETWORK),
     "57P02": ErrorWords("server crashed", INTERNAL),

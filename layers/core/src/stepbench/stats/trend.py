@@ -45,6 +45,11 @@ class Trend(NamedTuple):
     after: float
     medians: NDArray[np.float64]
 
+    @classmethod
+    def between_ends(cls, medians: NDArray[np.float64]) -> Trend:
+        """Return the trend from the first to the last spans of shape (SPANS,)."""
+        return cls(float(np.median(medians[:ENDS])), float(np.median(medians[-ENDS:])), medians)
+
     @property
     def ratio(self) -> float:
         """Return after over before."""
@@ -68,7 +73,7 @@ def find_trend(values: NDArray[np.float64], at_s: NDArray[np.float64], length_s:
     first, last = medians[:ENDS], medians[-ENDS:]
     if np.isnan(first).any() or np.isnan(last).any():
         return None
-    trend = Trend(float(np.median(first)), float(np.median(last)), medians)
+    trend = Trend.between_ends(medians)
     size = max(trend.ratio, 1 / trend.ratio)
     apart = max(last.min() / first.max(), first.min() / last.max())
     if apart >= APART or (size >= LEAST_RATIO and _is_sloped(values, at_s, length_s)):
