@@ -510,6 +510,16 @@ def test_the_lock_names_no_registry() -> None:
     assert "resolved" not in (ROOT / "package-lock.json").read_text()
 
 
+def test_a_task_that_dies_is_retried_twice_whatever_runs_it(dataflow: Machine) -> None:
+    """Three more attempts of one application's tasks would be no comparison, and no history has room for them."""
+    tasks = [state for state in dataflow.states if state.name.startswith("Run") and state.name.endswith("Task")]
+    assert len(tasks) >= 6
+    for state in tasks:
+        assert all((_retrier(state, error) or {}).get("MaxAttempts") == 2 for error in {*CRASHES, "TaskFailedError"}), (
+            state.name
+        )
+
+
 def test_no_dag_comes_near_the_history_limit(dataflow: Machine) -> None:
     """Inline Maps write into the execution's own history; wide levels' tasks have one each."""
     retries = next(rule for rule in dataflow["RunTask"].definition["Retry"] if "TaskFailedError" in rule["ErrorEquals"])

@@ -85,6 +85,12 @@ def test_one_number_of_clients_makes_no_curve(trials: tuple[TrialSummary, ...]) 
     assert scaling_curves([result.summary for result in sample_results()]) == ()
 
 
+def test_a_window_in_which_nothing_was_acknowledged_is_no_point(trials: tuple[TrialSummary, ...]) -> None:
+    """A store that was down with so many clients says nothing of how it scales."""
+    curve = with_runs(trials, [(1, 900, 0.02), (2, 0, 0.02), (10, 6_000, 0.02)])
+    assert [point.clients for point in curve.points] == [1, 10]
+
+
 def test_other_settings_make_curves_of_their_own(trials: tuple[TrialSummary, ...]) -> None:
     """There is one curve with TLS and one without, named by it."""
     plain = [trial for trial in trials if trial.base == "postgresql"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import cast
 
 import pytest
 from tests.samples.results import sample_manifest, sample_results, sample_summary
@@ -106,6 +107,15 @@ def test_all_six_plots_of_the_source_are_there_and_ours(run_page: str) -> None:
     for chart in ("transfer-curves", "transfer-hours", "transfer-progress"):
         assert sum(figure["chart"] == chart for figure in drawn.values()) == 4, chart
     assert {str(figure["chart"]) for figure in drawn.values()} <= set(specifications())
+
+
+def test_a_course_is_named_by_its_kind_and_its_duration(run_page: str) -> None:
+    """The figure's legend is all that tells the courses apart."""
+    for figure in drawn_figures(run_page).values():
+        if figure["chart"] == "transfer-progress":
+            labels = cast("dict[str, list[str]]", figure["params"])["labels"]
+            assert labels
+            assert all(re.fullmatch(r"[a-z][a-z ]+, [\d.,]+ s", label) for label in labels), labels
 
 
 def test_published_numbers_stand_beside_ours(run_page: str) -> None:

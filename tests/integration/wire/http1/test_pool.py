@@ -31,6 +31,7 @@ class Server:
         self._answer = answer
         self._tls = tls
         self.connections = 0
+        self.resets = asyncio.Semaphore(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -42,7 +43,7 @@ class Server:
                 writer.write(answer)
                 await writer.drain()
         except ConnectionError:
-            pass  # the client's right
+            self.resets.release()  # the client's right
         finally:
             writer.close()
 
@@ -220,6 +221,21 @@ async def test_a_connection_alone_serves_its_block_and_is_timed(
         assert dialled.connect_ns > 0
         assert (dialled.tls_ns > 0) is encrypted
     assert server.connections == 2
+
+
+async def test_a_connection_alone_leaves_no_port_behind() -> None:
+    """One that ends in good order keeps its port for a minute, and 28,000 are all that may be opened to a server."""
+    server = Server(answer_to)
+
+    async def many() -> None:
+        async with server.pool() as pool:
+            for _ in range(3):
+                async with pool.single_use(await pool.find()) as dialled:
+                    await dialled.connection.exchange(b"x\r\n")
+            for _ in range(3):
+                await server.resets.acquire()
+
+    await many()
 
 
 async def test_a_name_is_looked_up_before_the_time_begins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,16 @@ def test_the_first_read_of_each_sandbox_counts() -> None:
     assert chosen.columns.number.tolist() == list(range(10))
 
 
+def test_sizes_from_100_mib_on_are_judged_together() -> None:
+    """The published levels are of those: smaller ones have not reached their rate. 100 MiB is one of the sizes."""
+    sizes = cells(draw(n=90))
+    smaller, from_100 = [[cell for cell in sizes if (cell.sizes_mib[0] >= 100) == large] for large in (False, True)]
+    assert from_100[0].sizes_mib[0] == 100
+    assert smaller
+    _, together = find_modes(sizes, LEVEL, np.random.default_rng(1))
+    assert together.n == sum(cell.n for cell in from_100)
+
+
 def test_no_transfers_have_no_modes() -> None:
     """All of a cell may have failed."""
     nothing = draw(n=10).take(np.zeros(10, np.bool_))

@@ -19,6 +19,7 @@ from tests.samples.dataflow_findings import (
 )
 from tests.samples.results import changed, sample_manifest, sample_results, sample_summary
 
+from stepbench.analysis.dataflow.answers import describe_objects as describe_trial_objects
 from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.dataflow_result import DataflowFindings, ObjectAccounting
 from stepbench.contracts.measure import EXECUTION_LATENCY
@@ -266,6 +267,12 @@ def test_a_removal_without_an_answer_is_not_said_to_have_left_anything(
     del older["unconfirmed"]
     read = ObjectAccounting.model_validate(older)
     assert (read.unconfirmed, read.left) == (64, None)
+
+
+def test_transfers_that_failed_are_told_with_what_was_not_there() -> None:
+    """They may have succeeded when they were tried again, so that nothing is missing."""
+    lost = object_accounting(failed=3, not_found=1)
+    assert "3 transfers failed, 1 of them of objects that were not there" in describe_trial_objects(lost)
 
 
 def test_a_sentence_on_objects_adds_up() -> None:
