@@ -23,7 +23,7 @@ pytestmark = pytest.mark.emulator
 PASSED_OVER = re.compile(r"Resource type (\S+) is not supported")
 STACKS = {
     "aurora-postgresql": {"AWS::RDS::DBCluster", "AWS::RDS::DBInstance", "AWS::RDS::DBSubnetGroup"},
-    "cassandra": {"AWS::EC2::LaunchTemplate"},
+    "cassandra": {"AWS::EC2::LaunchTemplate", "AWS::SSM::Document"},
     "dsql": {"AWS::DSQL::Cluster"},
     "elasticache": {"AWS::ElastiCache::ReplicationGroup", "AWS::ElastiCache::SubnetGroup"},
     "etcd": {"AWS::Route53::HostedZone"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -122,10 +123,19 @@ def take_inventory(account: Account, stack: str) -> Inventory:
         try:
             names = tuple(sorted(set(_names(account, kind, stack))))
         except (ClientError, BotoCoreError) as error:
-            unlisted[kind.name] = str(error)
+            if not (account.emulator and _is_not_played(error)):
+                unlisted[kind.name] = str(error)
         else:
             found.update({kind.name: names} if names else {})
     return Inventory(found, unlisted)
+
+
+def _is_not_played(error: Exception) -> bool:
+    """Return whether an emulator says that it has no such service, and so nothing of it."""
+    return (
+        isinstance(error, ClientError)
+        and error.response["ResponseMetadata"]["HTTPStatusCode"] == HTTPStatus.NOT_IMPLEMENTED
+    )
 
 
 def _names(account: Account, kind: Kind, stack: str) -> Iterator[str]:
