@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.samples.templates import load_template
 
+from stepbench.cli.command import OK, THRESHOLD_MISSED
 from stepbench.local.deploy import STACK
 from stepbench.local.emulator.server import emulator_name
 from stepbench.planning import find_plan, parse_plan
@@ -19,8 +20,8 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.emulator]
 
 PASSED_OVER = re.compile(r"Resource type (\S+) is not supported")
 """What LocalStack says of a resource that it does not make."""
-THE_API = "AWS::ApiGatewayV2::"
-"""Runs are started without it, and LocalStack's last release that needs no account does not know it."""
+NOT_NEEDED = ("AWS::ApiGatewayV2::", "Custom::DroppedFiles")
+"""LocalStack's last release that needs no account does not know them; runs are started, and stacks deleted, without."""
 FUNCTION = "AWS::Serverless::Function"
 EVENTS = 200
 """Of the measured phase of both plans."""
@@ -39,7 +40,7 @@ def test_the_template_is_deployed_whole(deployment: Deployment) -> None:
     events = cloudformation.get_paginator("describe_stack_events").paginate(StackName=STACK)
     said = [event.get("ResourceStatusReason") or "" for page in events for event in page["StackEvents"]]
     passed_over = {found[1] for text in said if (found := PASSED_OVER.search(text))}
-    assert {kind for kind in passed_over if not kind.startswith(THE_API)} == set()
+    assert {kind for kind in passed_over if not kind.startswith(NOT_NEEDED)} == set()
     pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=STACK)
     made = [each for page in pages for each in page["StackResourceSummaries"]]
     assert {each["ResourceStatus"] for each in made} <= {"CREATE_COMPLETE", "UPDATE_COMPLETE"}
@@ -53,7 +54,7 @@ def test_the_template_is_deployed_whole(deployment: Deployment) -> None:
 def test_every_event_of_the_smallest_plan_is_accounted_for(deployment: Deployment, store: str) -> None:
     """Each that was written came, once, whatever the emulator; what a busy machine left unsent is counted."""
     finished = deployment.run(preset(store))
-    assert finished.code == 0, finished.stderr
+    assert finished.code in {OK, THRESHOLD_MISSED}, finished.stderr
     accounting = finished.trial["accounting"]
     assert accounting["offered"] == accounting["ok"] + accounting["unsent"] == EVENTS, accounting
     assert accounting["received"] == accounting["ok"] > 0, accounting

@@ -62,6 +62,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "up": lambda _: (),
     "run": lambda here: (_small_plan(here), "--no-floors", "--out", here.out),
     "invoke": lambda _: ("ValidatePlan",),
+    "sweep": lambda _: (),
     "dashboard": lambda _: ("--help",),  # it serves until Ctrl-C: see below
     "load-host": lambda _: ("--help",),  # it serves a deployed stack for ever: test_load_host.py
     "report": lambda here: ("latest", "--out", here.out, "--quiet"),

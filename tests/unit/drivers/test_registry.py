@@ -85,10 +85,28 @@ def test_endpoints_are_allowed_by_parameter_and_on_an_emulator(update: dict[str,
 @pytest.mark.parametrize("store", [store for store in MODELS if f"{store}_endpoint" in ADDRESSES])
 def test_the_lease_of_a_server_is_its_address(store: str) -> None:
     """Trials that name no endpoint measure the stack's one server; another server is another lease."""
-    for spec in _specs(store).values():
-        assert lease_target(spec, SETTINGS) == f"{store}#{store}_endpoint.internal:1"
+    for experiment, spec in _specs(store).items():
+        server = "tls_endpoint" if (store, experiment) == ("postgresql", "operations") else "endpoint"
+        assert lease_target(spec, SETTINGS) == f"{store}#{store}_{server}.internal:1"
     for spec in _specs(store, endpoint="10.0.0.7:2379").values():
         assert lease_target(spec, SETTINGS) == f"{store}#10.0.0.7:2379"
+
+
+@pytest.mark.parametrize(
+    ("store", "endpoint", "server"),
+    [
+        ("postgresql", "DB.internal:5432/one", "db.internal:5432"),
+        ("postgresql", "db.internal:5432/two", "db.internal:5432"),
+        ("redis", "10.0.0.7:6379/3", "10.0.0.7:6379"),
+    ],
+)
+def test_a_server_is_one_target_however_it_is_written(store: str, endpoint: str, server: str) -> None:
+    """Two databases of a server share its processors, and its members are named in any order."""
+    for spec in _specs(store, endpoint=endpoint).values():
+        assert lease_target(spec, SETTINGS) == f"{store}#{server}"
+    members = SETTINGS.model_copy(update={"etcd_endpoint": "10.0.0.2:2379, 10.0.0.1"})
+    for spec in _specs("etcd").values():
+        assert lease_target(spec, members) == "etcd#10.0.0.1:2379,10.0.0.2:2379"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.plan import TrialRef
@@ -17,6 +18,7 @@ from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnre
 from stepbench.local.processes import wait_until
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import find_served
+from stepbench.records.storage.trial_table import Lease
 from stepbench.stages.prepare_target import READY_LIMIT_S, is_emulated_store, prepare_target
 from stepbench.stages.target_driver import EMULATED_REACH_LIMIT_S, REACH_LIMIT_S
 from stepbench.stages.tear_down_target import tear_down_target
@@ -108,12 +110,10 @@ def test_a_store_at_an_endpoint_of_its_own_is_not_the_emulator_s() -> None:
 
 def test_a_leased_target_is_not_touched() -> None:
     """A trial that measures there would see it."""
-    memory = MemoryServices()
-    other = stored_trial(memory.services, run_id="run-2")
-    memory.services.table.take_lease("s3#target", other, "arn:two", 1)
-    driver = MemoryDriver(memory.services.clock)
+    held = Held("RUNNING")
+    driver = MemoryDriver(held.memory.services.clock)
     with pytest.raises(TargetBusyError, match="run-2"):
-        prepare(memory, stored_trial(memory.services), driver)
+        prepare(held.memory, held.ref, driver)
     assert driver.calls == []
 
 
@@ -269,12 +269,110 @@ class _Making(MemoryDriver):
         await self.access.call(create_table)
 
 
+class OneExecution:
+    """Implements as much of a boto3 Step Functions client as is asked about whoever holds a lease."""
+
+    def __init__(self, status: str = "RUNNING") -> None:
+        self.status = status
+
+    def describe_execution(self, *, executionArn: str) -> dict[str, str]:  # noqa: N803 -- boto3's
+        """Return its status, or fail."""
+        if self.status == "unclear":
+            raise ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "DescribeExecution")
+        return {"status": self.status, "executionArn": executionArn}
+
+
+class Refusing(MemoryDriver):
+    """Answers, and refuses to remove anything, so often."""
+
+    refusals = 1
+
+    async def tear_down(self) -> bool:
+        """Refuse."""
+        if self.refusals:
+            self.refusals -= 1
+            message = "s3: 25006 cannot execute DROP SCHEMA in a read-only transaction"
+            raise TargetUnavailableError(message)
+        return await super().tear_down()
+
+
+class Held:
+    """A target that another run's trial holds, which has made something in it; its execution has this status."""
+
+    def __init__(self, status: str) -> None:
+        self.memory = MemoryServices(aws={"stepfunctions": OneExecution(status)})
+        self.table = self.memory.services.table
+        self.other = stored_trial(self.memory.services, run_id="run-2")
+        self.ref = stored_trial(self.memory.services)
+        self.table.take_lease("s3#target", self.other, "arn:two", 1)
+        self.table.set_flag(self.other.tag, layout.MADE, "s3#target")
+
+    @property
+    def holder(self) -> str:
+        """Return the run that holds the target."""
+        (lease,) = self.table.leases()
+        return lease.run_id
+
+
+@pytest.mark.parametrize("status", ["FAILED", "ABORTED", "TIMED_OUT", "SUCCEEDED"])
+def test_what_an_ended_trial_still_holds_is_torn_down_at_once(status: str) -> None:
+    """The sweeper comes by once an hour; who waited for it waited for nothing."""
+    held = Held(status)
+    prepare(held.memory, held.ref, driver := MemoryDriver(held.memory.services.clock))
+    assert driver.calls.index("tear_down") < driver.calls.index("prepare")
+    assert held.holder == "run-1"
+    assert (held.memory.failure_of(held.other) is not None) == (status != "SUCCEEDED")
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "unclear"])
+def test_what_may_be_measuring_is_not_touched(status: str) -> None:
+    """A lease is never taken from anybody on a guess."""
+    held = Held(status)
+    driver = MemoryDriver(held.memory.services.clock)
+    with pytest.raises(TargetBusyError, match="run-2"):
+        prepare(held.memory, held.ref, driver)
+    assert (driver.calls, held.holder) == ([], "run-2")
+
+
+def test_who_waits_for_what_cannot_be_removed_yet_is_told_why_and_goes_on_once_it_can() -> None:
+    """A server that was read-only is put right while the next run waits."""
+    held = Held("FAILED")
+    driver = Refusing(held.memory.services.clock)
+    with pytest.raises(TargetBusyError):
+        prepare(held.memory, held.ref, driver)
+    waits_for = held.table.flag(held.ref.tag, layout.WAITING)
+    assert waits_for is not None
+    assert "trial 1 of run run-2 (it is over; what it left is not removed yet: s3: 25006" in waits_for
+    prepare(held.memory, held.ref, driver)
+    assert (held.holder, held.table.flag(held.ref.tag, layout.WAITING)) == ("run-1", "")
+
+
+def test_nobody_waits_for_a_store_that_does_not_answer() -> None:
+    """Whoever holds it: there is nothing to measure, as without a lease."""
+    held = Held("FAILED")
+    with pytest.raises(TargetUnreachableError):
+        prepare(held.memory, held.ref, MemoryDriver(held.memory.services.clock, unavailable=True))
+    assert held.holder == "run-2"
+
+
+def test_what_a_trial_without_its_lease_has_left_is_removed_before_the_next_one_measures() -> None:
+    """It is on record for whoever comes; a second look finds nothing."""
+    memory, ref = stored()
+    lost = stored_trial(memory.services, run_id="run-2")
+    memory.services.table.set_flag(lost.tag, layout.MADE, "s3#target")
+    memory.services.table.note_left(Lease("s3#target", lost.tag, lost.run_id, 0, "arn:two", 1))
+    memory.services.table.note_left(Lease("s3#target-2", lost.tag, lost.run_id, 0, "arn:two", 1))
+    prepare(memory, ref, driver := MemoryDriver(memory.services.clock))
+    assert driver.calls.count("tear_down") == 1
+    assert [left.target for left in memory.services.table.left()] == ["s3#target-2"]
+
+
 class Scene:
     """Three trials of one run on the same target, on an emulator, with the time from 0 on."""
 
     def __init__(self, emulator: str = "MiniStack") -> None:
         self.clock = FakeClock(now_ns=0)
-        self.memory = MemoryServices(self.clock, emulator=emulator)
+        self.memory = MemoryServices(self.clock, aws={"stepfunctions": OneExecution()}, emulator=emulator)
         self.table = self.memory.services.table
         self.refs = [stored_trial(self.memory.services, trial=number) for number in range(3)]
 

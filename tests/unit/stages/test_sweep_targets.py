@@ -15,7 +15,7 @@ from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput, S
 from stepbench.contracts.runs import RunRecord
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.storage import layout
-from stepbench.records.storage.trial_table import FilePointer
+from stepbench.records.storage.trial_table import FilePointer, Lease
 from stepbench.stages.sweep_targets import STARTING_S, SWEEP_LIMIT_S, sweep_targets
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
@@ -159,13 +159,39 @@ def test_another_run_s_lease_is_untouched() -> None:
 
 @pytest.mark.parametrize(
     ("status", "age_s", "swept"),
-    [("RUNNING", 3_600, False), ("ABORTED", 3_600, True), ("TIMED_OUT", 61, True), ("ABORTED", 30, False)],
+    [
+        ("RUNNING", 3_600, False),
+        ("ABORTED", 3_600, True),
+        ("TIMED_OUT", 1, True),
+        ("unknown", 61, True),
+        ("unknown", 59, False),
+    ],
 )
 def test_the_hourly_sweep_takes_leases_whose_execution_is_over(status: str, age_s: int, swept: bool) -> None:  # noqa: FBT001
     """Running ones are measuring, and very young ones may not be known to Step Functions yet."""
-    scene = Scene(Executions(trial=status), age_s)
+    executions = Executions(trial=status)
+    if status == "unknown":
+        executions.statuses.clear()
+    scene = Scene(executions, age_s)
     assert (scene.sweep().swept == ("s3#target",)) is swept
     assert (scene.table.leases() == []) is swept
+
+
+def test_what_a_trial_without_its_lease_has_left_is_removed_once_its_target_is_free() -> None:
+    """Another trial had it when the first ended, and would have been disturbed."""
+    scene = Scene(Executions(trial="RUNNING"))
+    lost = stored_trial(scene.memory.services, run_id="run-2")
+    scene.table.set_flag(lost.tag, layout.MADE, "s3#target")
+    scene.table.note_left(Lease("s3#target", lost.tag, lost.run_id, 0, f"{PREFIX}:trial:lost", 1))
+    scene.executions.statuses[f"{PREFIX}:trial:lost"] = "FAILED"
+    assert scene.sweep().swept == ()
+    scene.table.release_lease("s3#target", scene.ref.tag)
+    assert scene.sweep().swept == ("s3#target",)
+    assert (scene.drivers[0].calls, scene.table.left(), scene.table.leases()) == (
+        ["open", "tear_down", "close"],
+        [],
+        [],
+    )
 
 
 def test_an_execution_that_nobody_knows_any_more_is_over() -> None:
@@ -180,7 +206,9 @@ def test_an_unclear_answer_leaves_the_lease_pending() -> None:
     """A lease is never swept on a guess."""
     scene = Scene()
     scene.executions.broken = True
-    assert scene.sweep() == SweepTargetsOutput(swept=(), pending=("s3#target",))
+    output = scene.sweep()
+    assert (output.swept, output.pending) == ((), ("s3#target",))
+    assert "ThrottlingException" in output.causes["s3#target"]
     assert scene.drivers == []
 
 
@@ -190,7 +218,8 @@ def test_one_store_that_does_not_answer_does_not_keep_the_others() -> None:
     other = stored_trial(scene.memory.services, small_plan("etcd"), trial=1)
     scene.lease("etcd#127.0.0.1:2379", other)
     output = scene.sweep(unavailable="etcd")
-    assert output == SweepTargetsOutput(swept=("s3#target",), pending=("etcd#127.0.0.1:2379",))
+    assert (output.swept, output.pending) == (("s3#target",), ("etcd#127.0.0.1:2379",))
+    assert list(output.causes) == ["etcd#127.0.0.1:2379"]
     assert [lease.target for lease in scene.table.leases()] == ["etcd#127.0.0.1:2379"]
 
 
@@ -201,7 +230,8 @@ def test_a_trial_that_cannot_be_read_does_not_keep_the_others() -> None:
     scene.memory.services.runs.put_json(layout.trial_key(other, "trial.json"), {"plan": "of another kind"})
     scene.table.take_lease("etcd#127.0.0.1:2379", other, TRIAL_ARN, 1)
     output = scene.sweep()
-    assert output == SweepTargetsOutput(swept=("s3#target",), pending=("etcd#127.0.0.1:2379",))
+    assert (output.swept, output.pending) == (("s3#target",), ("etcd#127.0.0.1:2379",))
+    assert list(output.causes) == ["etcd#127.0.0.1:2379"]
     assert scene.table.flag(other.tag, layout.CANCELLED) is not None
 
 

@@ -1,4 +1,4 @@
-"""Commands about this machine: `stores`, `up`, `down`, `load-host`, `invoke`."""
+"""Commands about this machine, and what runs on it: `stores`, `up`, `down`, `sweep`, `load-host`, `invoke`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from stepbench.cli.command import CASSANDRA, ETCD_MEMBERS, FAILED, OK, Command, argument, at_least_one
+from stepbench.cli.command import CASSANDRA, ETCD_MEMBERS, FAILED, NOT_DONE, OK, Command, argument, at_least_one
 from stepbench.cli.inputs import clone_paths
 from stepbench.cli.streams import messages, write
 
@@ -76,6 +76,20 @@ def invoke(options: argparse.Namespace) -> int:
     return FAILED if failed else OK
 
 
+def sweep(options: argparse.Namespace) -> int:
+    """Free what runs that are over hold."""
+    from stepbench.local.stack import remote_stack
+    from stepbench.local.sweeping import running_stack, sweep
+
+    stack = remote_stack(options.stack) if options.stack else running_stack(clone_paths())
+    if stack is None:
+        write("nothing is held: no environment runs here (--stack names a deployed one)")
+        return OK
+    swept = sweep(stack)
+    write("\n".join(swept.lines) or "nothing is held")
+    return OK if swept.all_free else NOT_DONE
+
+
 def _counted(processes: Sequence[str]) -> str:
     """Count `etcd (pid 7)`, `python (pid 8)`, ... by program."""
     programs = Counter(process.partition(" (")[0] for process in processes)
@@ -97,6 +111,12 @@ COMMANDS = (
     Command("stores", stores, "list the stores, and what stands for each on this machine"),
     Command("up", up, "start emulator and stores, deploy, and leave everything running", (ETCD_MEMBERS, CASSANDRA)),
     Command("down", down, "end what `up` has started"),
+    Command(
+        "sweep",
+        sweep,
+        "remove what runs that are over have left in stores, and free their targets; also while others go on",
+        (argument("--stack", metavar="NAME", help="of this CloudFormation stack, with your AWS credentials"),),
+    ),
     Command(
         "load-host",
         load_host,

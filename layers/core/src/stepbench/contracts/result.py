@@ -86,6 +86,7 @@ class Caveat(Contract):
         "fell_behind",
         "latency_drift",
         "dependent_sample",
+        "left_in_store",
     ]
     text: str
     remedy: str

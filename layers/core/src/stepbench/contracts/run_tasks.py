@@ -102,6 +102,7 @@ class SweepTargetsOutput(Contract):
 
     swept: tuple[str, ...]
     pending: tuple[str, ...]
+    causes: dict[str, str] = Field(default_factory=dict, description="Why, by target, as far as it is known.")
 
 
 class AwaitTurnInput(Contract):

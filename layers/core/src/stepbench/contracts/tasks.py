@@ -240,6 +240,14 @@ class TearDownTargetOutput(PolledOutput):
     """Called again until `done`."""
 
 
+class Made(Contract):
+    """What a trial makes in its store, by name. Stored as `made.json` before the first of it is there."""
+
+    target: str = Field(description="What it leases.")
+    execution_arn: str = Field(description="Of the execution that took the lease.")
+    names: tuple[str, ...]
+
+
 class TornDown(Contract):
     """The names of what a trial has made in its store, all of it removed. Stored as `removed.json`."""
 

@@ -16,7 +16,7 @@ from stepbench.contracts.target import (
 )
 from stepbench.contracts.transfer import FilesTarget
 from stepbench.errors import PlanError, Problem
-from stepbench.wire.addresses import endpoint_error
+from stepbench.wire.addresses import endpoint_error, parse_endpoint
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
@@ -96,10 +96,18 @@ def _lacks(spec: TrialSpec, what: str) -> PlanError:
 
 
 def lease_target(spec: TrialSpec, settings: Settings) -> str:
-    """Return the name under which a trial holds its store, so that no two trials measure one store at a time."""
-    target = spec.plan.target
+    """
+    Return the name under which a trial holds its store, so that no two trials measure one store at a time.
+
+    A server is named by host and port, however its address is written, and whichever of its databases is used.
+    """
+    target, room = spec.plan.target, room_of(spec.plan.target)
     own = None if isinstance(target, FilesTarget) else target.endpoint  # whose function and file system are the stack's
-    return f"{target.store}#{own or room_of(target).lease(spec, settings)}"
+    place = own or room.lease(spec, settings)
+    if room.port is not None and place:
+        servers = (parse_endpoint(each.strip(), room.port) for each in place.split(","))
+        place = ",".join(sorted(f"{host}:{port}" for _, host, port, _ in servers))
+    return f"{target.store}#{place}"
 
 
 def _admit_endpoint(spec: TrialSpec, settings: Settings) -> None:

@@ -30,12 +30,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from stepbench.contracts.tasks import Made
     from stepbench.contracts.threshold.result import ThresholdResult
     from stepbench.contracts.threshold.words import Threshold
 
 
 MISSING = "MissingResult"
 """The error's name where a trial has left nothing at all."""
+LEFT_REMEDY = (
+    "`stepbench sweep` removes it once the store allows it, and frees the target (with --stack NAME of a stack on AWS,"
+    " which tries it each hour itself)."
+)
 NO_ACCOUNT = "the trial left no account of it; see its execution"
 
 
@@ -129,6 +134,14 @@ def add_failure(result: TrialResult, failure: Failure | None) -> TrialResult:
     if failure is None or result.summary.failure:
         return result
     summary = result.summary.model_copy(update={"failure": failure, "incomplete": True})
+    return result.model_copy(update={"summary": summary})
+
+
+def add_left(result: TrialResult, made: Made) -> TrialResult:
+    """Say that what the trial made in its store has not been removed, and what removes it."""
+    text = f"What it made in {made.target} has not been removed: {', '.join(made.names)}."
+    caveat = Caveat(kind="left_in_store", text=text, remedy=LEFT_REMEDY)
+    summary = result.summary.model_copy(update={"caveats": (*result.summary.caveats, caveat)})
     return result.model_copy(update={"summary": summary})
 
 

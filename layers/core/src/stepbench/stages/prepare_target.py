@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from functools import partial
+from textwrap import shorten
 from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import ValidationError
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.served import Served
 from stepbench.contracts.target import DynamoDbTarget, S3Target
-from stepbench.contracts.tasks import InputToMake, PrepareTargetInput, PrepareTargetOutput
+from stepbench.contracts.tasks import InputToMake, Made, PrepareTargetInput, PrepareTargetOutput
 from stepbench.contracts.transfer import TransferTrial
 from stepbench.drivers.protocol import Substituted
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
+from stepbench.observability import logger
 from stepbench.records.storage import layout
+from stepbench.stages.leftovers import CAUSE_CHARS, finish, is_over
 from stepbench.stages.target_driver import (
     find_unreached,
     one_look_s,
@@ -23,7 +29,7 @@ from stepbench.stages.target_driver import (
     refuse_if_cancelled,
     undo_if_cancelled,
 )
-from stepbench.stages.tear_down_target import cancel, tear_down
+from stepbench.stages.tear_down_target import cancel, remove, tear_down
 from stepbench.workload.executions import wide_levels
 
 if TYPE_CHECKING:
@@ -72,8 +78,11 @@ def prepare_target(
     with reach_target(spec, services, build) as opened:
         services.table.set_flag(spec.tag, layout.MADE, target)
         refuse_if_cancelled(spec.tag, services)  # after `made`: a sweeper has set the one before it looks for the other
+        made = Made(target=target, execution_arn=task.execution_arn, names=opened.driver.belongings())
+        services.runs.put_model(layout.trial_key(task.ref, "made.json"), made)
         opened.run(_prepare(spec, opened.driver, services))
         undo_if_cancelled(spec, opened, services)
+        _remove_left(target, services, build)
         _await_ready(spec, opened, services)
         noted = _describe(spec, opened, services)
     services.runs.put_model(layout.trial_key(task.ref, "provider.json"), noted)
@@ -118,24 +127,42 @@ def _take_lease(
     spec: TrialSpec, target: str, execution_arn: str, services: Services, build: BuildDriver | None
 ) -> None:
     """
-    Take the lease; from an earlier trial of the run, which is over, once that is torn down.
+    Take the lease; from a trial that is over, once that is torn down.
 
     Raises:
-        TargetBusyError: another run holds the target, or something of the earlier trial still runs.
-        TargetUnreachableError: the earlier trial cannot be torn down.
+        TargetBusyError: another run holds the target, or something of the trial that is over still runs, or is left.
+        TargetUnreachableError: the store does not answer, so that nothing can be removed, nor measured.
     """
     take = partial(services.table.take_lease, target, spec.ref, execution_arn)
     try:
         take(services.clock.now_ns())
     except TargetBusyError:
         holder = services.table.find_lease(target)
-        is_former = holder is not None and holder.run_id == spec.run_id
-        if holder is None or not (is_former and _tear_down_former(holder, spec, services, build)):
-            services.table.set_flag(spec.tag, layout.WAITING, str(holder or "another trial"))
+        left = _free(holder, spec, services, build) if holder else "another trial"
+        if left:
+            services.table.set_flag(spec.tag, layout.WAITING, left)
             raise
         take(services.clock.now_ns())
     if services.table.flag(spec.tag, layout.WAITING):
         services.table.set_flag(spec.tag, layout.WAITING, "")
+
+
+def _free(holder: Lease, spec: TrialSpec, services: Services, build: BuildDriver | None) -> str:
+    """Tear down whoever holds the target if it is over; return "" then, else for whom or what this trial waits."""
+    if holder.run_id == spec.run_id:
+        return "" if _tear_down_former(holder, spec, services, build) else str(holder)
+    try:
+        if not is_over(holder, services):
+            return str(holder)
+        with reach_target(spec, services, build):
+            pass  # or it fails now: a store without an answer would keep us waiting for nothing
+        done = finish(holder, services, services.clock.now_ns() + FORMER_LIMIT_S * 10**9, build)
+    except TargetUnreachableError:
+        raise
+    except (TargetUnavailableError, ClientError, BotoCoreError, ValidationError) as error:
+        logger.exception("what an ended trial has left is not removed", extra=holder._asdict())
+        return f"{holder} (it is over; what it left is not removed yet: {shorten(str(error), CAUSE_CHARS)})"
+    return "" if done else f"{holder} (it is over; something of it still runs)"
 
 
 def _tear_down_former(holder: Lease, spec: TrialSpec, services: Services, build: BuildDriver | None) -> bool:
@@ -153,6 +180,17 @@ def _tear_down_former(holder: Lease, spec: TrialSpec, services: Services, build:
         message = f"{error}. What trial {holder.trial + 1} of this run has made there could not be torn down"
         raise TargetUnreachableError(message) from error
     return True
+
+
+def _remove_left(target: str, services: Services, build: BuildDriver | None) -> None:
+    """Remove what trials have left here that had lost their lease; nothing is measured yet. What stays, stays noted."""
+    for lost in services.table.left(target):
+        try:
+            spec = services.trial(TrialRef(run_id=lost.run_id, trial=lost.trial, tag=lost.tag))
+            if remove(spec, services, build):
+                services.table.forget_left(lost)
+        except (TargetUnavailableError, ValidationError):
+            logger.exception("what a trial has left is not removed", extra=lost._asdict())
 
 
 async def _prepare(spec: TrialSpec, driver: Driver, services: Services) -> None:

@@ -21,7 +21,7 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
 from stepbench.contracts.runs import RunRequest
-from stepbench.contracts.tasks import RemainingObjects, TornDown
+from stepbench.contracts.tasks import Made, RemainingObjects, TornDown
 from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.errors import PlanError, StepbenchError
 from stepbench.observability import logger
@@ -38,6 +38,7 @@ from stepbench.report.summary import (
     TrialStore,
     add_ended_server,
     add_failure,
+    add_left,
     failed_trials,
     missing_result,
     skipped_result,
@@ -141,6 +142,8 @@ def _with_tear_down(ref: TrialRef, result: TrialResult, services: Services) -> T
     """Add what the tear-down noted, which comes after the trial's own result."""
     found = _read(layout.trial_key(ref, "removed.json"), TornDown, services)
     removed = found.removed if isinstance(found, TornDown) else ()
+    if found is None and isinstance(made := _read(layout.trial_key(ref, "made.json"), Made, services), Made):
+        result = add_left(result, made)
     summary = result.summary.model_copy(update={"removed": removed})
     looked = _read(layout.trial_key(ref, "remaining.json"), RemainingObjects, services)
     if isinstance(looked, RemainingObjects):

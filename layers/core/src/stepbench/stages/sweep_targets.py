@@ -1,27 +1,23 @@
-"""
-Entry point `SweepTargets`: finish what an execution could not.
-
-Abort, time-out and uncatchable errors run no Catch, and stopping an execution does not stop its Lambdas. So whoever
-holds a lease without a running execution is stopped by its flag, awaited, and torn down.
-"""
+"""Entry point `SweepTargets`: finish what executions could not (see `leftovers`), and close their runs."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Literal
+from textwrap import shorten
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import ValidationError
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef
-from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput, SweepTargetsOutput
-from stepbench.errors import StepbenchError
+from stepbench.errors import StepbenchError, TargetBusyError
 from stepbench.observability import TARGETS_PENDING, TARGETS_SWEPT, logger, put_metric
 from stepbench.records.storage import layout
-from stepbench.stages.tear_down_target import await_silence, cancel, tear_down
+from stepbench.stages.leftovers import ABORTED, CAUSE_CHARS, GONE, RUNNING, execution_status, finish, is_over
+from stepbench.stages.tear_down_target import cancel
 from stepbench.stages.turns import execution_arn, now
 
 if TYPE_CHECKING:
@@ -31,28 +27,26 @@ if TYPE_CHECKING:
 
 SWEEP_LIMIT_S = 600
 """So much of the function's 15 minutes is used; leases left then are `pending`, for the next hour."""
-YOUNG_S = 60
-"""An execution may be so new that Step Functions does not know it yet."""
 STARTING_S = 300
 """Likewise of a run: the API enters it before it starts the execution."""
-POLL_S = 1.0
-DELIVERY_LIMIT_S = 5
-"""So long at most what was acknowledged may be on its way: somebody may wait at the terminal."""
-RUNNING = "RUNNING"
-SUCCEEDED = "SUCCEEDED"
-GONE = "GONE"
-ABORTED = "ABORTED"
 BENCHMARK = "Benchmark"
 """The name of the machine that runs plans, behind the stack's."""
 _SECOND_NS = 10**9
 
 
 class SweepResult(Enum):
-    """The end of one lease."""
+    """What became of one lease."""
 
     SWEPT = "swept"
     PENDING = "pending"
     UNTOUCHED = "untouched"
+
+
+class LeaseEnd(NamedTuple):
+    """What became of one lease, and why it is pending."""
+
+    result: SweepResult
+    cause: str = ""
 
 
 def sweep_targets(
@@ -67,13 +61,15 @@ def sweep_targets(
     until_ns = services.clock.now_ns() + SWEEP_LIMIT_S * _SECOND_NS
     if task.execution_arn is not None:
         _cancel_unfinished(_execution_name(task.execution_arn), services)
-    outcomes = {
+    _take_what_was_left(services)
+    ends = {
         lease.target: _sweep(lease, task.execution_arn, services, until_ns, build) for lease in services.table.leases()
     }
     _conclude(task.execution_arn, services)
     output = SweepTargetsOutput(
-        swept=tuple(target for target, outcome in outcomes.items() if outcome is SweepResult.SWEPT),
-        pending=tuple(target for target, outcome in outcomes.items() if outcome is SweepResult.PENDING),
+        swept=tuple(target for target, end in ends.items() if end.result is SweepResult.SWEPT),
+        pending=tuple(target for target, end in ends.items() if end.result is SweepResult.PENDING),
+        causes={target: end.cause for target, end in ends.items() if end.cause},
     )
     put_metric(TARGETS_SWEPT, len(output.swept), services.settings)
     put_metric(TARGETS_PENDING, len(output.pending), services.settings)
@@ -141,93 +137,46 @@ def _cancel_unfinished(run_id: str, services: Services) -> None:
 def _is_due(lease: Lease, ended_arn: str | None, services: Services) -> bool:
     if ended_arn is not None:
         return ended_arn == lease.execution_arn or _execution_name(ended_arn) == lease.run_id
-    if services.clock.now_ns() - lease.taken_at_ns < YOUNG_S * _SECOND_NS:
-        return False
-    return _status(lease.execution_arn, services) != RUNNING
+    return is_over(lease, services)
+
+
+def _take_what_was_left(services: Services) -> None:
+    """Give trials that had lost their lease, and left something, their target again where it is free."""
+    for lost in services.table.left():
+        ref = TrialRef(run_id=lost.run_id, trial=lost.trial, tag=lost.tag)
+        try:
+            services.table.take_lease(lost.target, ref, lost.execution_arn, lost.taken_at_ns)
+        except TargetBusyError:
+            continue
+        services.table.forget_left(lost)
 
 
 def _sweep(
     lease: Lease, ended_arn: str | None, services: Services, until_ns: int, build: BuildDriver | None
-) -> SweepResult:
+) -> LeaseEnd:
     try:
         if not _is_due(lease, ended_arn, services):
-            return SweepResult.UNTOUCHED
-        outcome = _finish(lease, services, until_ns, build)
-    except (StepbenchError, ClientError, BotoCoreError, ValidationError):
+            return LeaseEnd(SweepResult.UNTOUCHED)
+        end = LeaseEnd(SweepResult.SWEPT)
+        if not finish(lease, services, until_ns, build):
+            end = LeaseEnd(SweepResult.PENDING, "something of the trial still runs")
+    except (StepbenchError, ClientError, BotoCoreError, ValidationError) as error:
         logger.exception("sweeping failed", extra=_log_keys(lease))
-        return SweepResult.PENDING
-    logger.info(outcome.value, extra=_log_keys(lease))
-    return outcome
+        return LeaseEnd(SweepResult.PENDING, shorten(str(error), CAUSE_CHARS))
+    logger.info(end.result.value, extra=_log_keys(lease))
+    return end
 
 
 def _log_keys(lease: Lease) -> dict[str, str | int]:
     return {"target": lease.target, "run_id": lease.run_id, "trial": lease.trial, "tag": lease.tag}
 
 
-def _finish(lease: Lease, services: Services, until_ns: int, build: BuildDriver | None) -> SweepResult:
-    ref = TrialRef(run_id=lease.run_id, trial=lease.trial, tag=lease.tag)
-    cancel(lease.tag, "its execution has ended; swept", services)
-    _note_failure(ref, _stop(lease, services), services)
-    _await_deliveries(ref, services)
-    while not tear_down(ref, services, build=build):
-        if services.clock.now_ns() >= until_ns:
-            return SweepResult.PENDING
-        services.clock.sleep(POLL_S)
-    return SweepResult.SWEPT
-
-
-def _await_deliveries(ref: TrialRef, services: Services) -> None:
-    """Let arrive what a trigger is delivering once writers have ended: it is gone with the trigger."""
-    await_silence(ref.tag, services)
-    expected, seen = sum(file.expected for file in services.table.files(ref.tag)), -1
-    if not expected or services.trial(ref).plan.pull:
-        return  # watchers have waited themselves
-    until_ns = services.clock.now_ns() + DELIVERY_LIMIT_S * _SECOND_NS
-    while services.clock.now_ns() < until_ns:
-        before, seen = seen, services.table.t4_count(ref.tag)
-        if seen == before and seen >= expected:
-            return
-        services.clock.sleep(POLL_S)
-
-
-def _stop(lease: Lease, services: Services) -> str:
-    """Stop the trial's execution if it outlived the benchmark's; how it has ended."""
-    status = _status(lease.execution_arn, services)
-    if status != RUNNING:
-        return status
-    cause = f"run {lease.run_id} has ended without this trial"
-    services.aws("stepfunctions").stop_execution(executionArn=lease.execution_arn, error="Swept", cause=cause)
-    return ABORTED
-
-
 def _ending(arn: str, services: Services) -> tuple[str, str]:
     """Return an execution's status, and what it says of its end."""
-    status = _status(arn, services)
+    status = execution_status(arn, services)
     if status in {RUNNING, GONE}:
         return status, "Step Functions does not know its execution any more"
     told = services.aws("stepfunctions").describe_execution(executionArn=arn)
     cause = str(told.get("cause") or "")
     parts = ("" if status == ABORTED and cause else str(told.get("error") or ""), cause)  # who stops it says all of it
     return status, ": ".join(filter(None, parts)) or f"its execution ended as {status}"
-
-
-def _status(arn: str, services: Services) -> str:
-    """
-    Return RUNNING, SUCCEEDED, FAILED, TIMED_OUT, ABORTED, or GONE if Step Functions does not know the execution.
-
-    Any other answer raises: a lease is never swept on a guess.
-    """
-    try:
-        return str(services.aws("stepfunctions").describe_execution(executionArn=arn)["status"])
-    except ClientError as error:
-        if error.response["Error"]["Code"] in {"ExecutionDoesNotExist", "InvalidArn"}:
-            return GONE
-        raise
-
-
-def _note_failure(ref: TrialRef, status: str, services: Services) -> None:
-    """Note the failure for the report; what the trial has said of itself stands."""
-    key = layout.trial_key(ref, "failure.json")
-    if status != SUCCEEDED and services.runs.find_bytes(key) is None:
-        cause = f"the execution ended as {status} without its own tear-down"
-        services.runs.put_model(key, Failure(error=f"Execution{status.title().replace('_', '')}", cause=cause))

@@ -8,8 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from stepbench.contracts.identity import trial_tag
+from stepbench.contracts.tasks import TornDown
 from stepbench.drivers.registry import build_driver, lease_target
-from stepbench.errors import TargetUnavailableError, TargetUnreachableError, TrialCancelledError
+from stepbench.errors import RecordsRefusedError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
+from stepbench.observability import logger
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
@@ -164,9 +166,20 @@ def undo_if_cancelled(spec: TrialSpec, opened: OpenDriver, services: Services) -
         refuse_if_cancelled(spec.tag, services)
     except TrialCancelledError:
         until_ns = services.clock.now_ns() + UNDO_LIMIT_S * 10**9
-        while not opened.run(opened.driver.tear_down()) and services.clock.now_ns() < until_ns:
+        while not (done := opened.run(opened.driver.tear_down())) and services.clock.now_ns() < until_ns:
             services.clock.sleep(UNDO_POLL_S)
+        if done:
+            note_removed(spec, opened, services)
         raise
+
+
+def note_removed(spec: TrialSpec, opened: OpenDriver, services: Services) -> None:
+    """Keep for the report that nothing is left, or log that it cannot be: a lease that stayed for it blocks others."""
+    try:
+        key = layout.trial_key(spec.ref, "removed.json")
+        services.runs.put_model(key, TornDown(removed=opened.driver.belongings()))
+    except RecordsRefusedError:
+        logger.exception("removed.json could not be stored", extra=spec.ref.model_dump())
 
 
 def refuse_if_cancelled(tag: str, services: Services) -> None:

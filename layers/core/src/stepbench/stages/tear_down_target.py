@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.result import Failure
 from stepbench.contracts.tasks import (
+    Made,
     RemainingObjects,
     StateError,
     TearDownTargetInput,
     TearDownTargetOutput,
-    TornDown,
 )
 from stepbench.drivers.protocol import Accountable
 from stepbench.drivers.registry import lease_target
-from stepbench.errors import RecordsRefusedError, TargetUnreachableError
+from stepbench.errors import RecordsRefusedError, TargetBusyError, TargetUnreachableError
 from stepbench.observability import logger
 from stepbench.records.storage import layout
-from stepbench.stages.target_driver import note_unreached, open_driver
+from stepbench.records.storage.trial_table import Lease
+from stepbench.stages.target_driver import note_removed, note_unreached, open_driver
 from stepbench.stages.tune_store import restore_released
 
 if TYPE_CHECKING:
-    from stepbench.contracts.plan import TrialRef
+    from stepbench.contracts.plan import TrialRef, TrialSpec
     from stepbench.stages.services import Services
     from stepbench.stages.target_driver import BuildDriver, OpenDriver
 
@@ -61,7 +62,7 @@ def tear_down_target(
         raise
 
 
-def _note(ref: TrialRef, name: str, document: Failure | TornDown | RemainingObjects, services: Services) -> None:
+def _note(ref: TrialRef, name: str, document: Failure | RemainingObjects, services: Services) -> None:
     """Keep a document for the report, or log that it cannot be: a lease that stayed for it would block others."""
     try:
         services.runs.put_model(layout.trial_key(ref, name), document)
@@ -94,21 +95,56 @@ def tear_down(
     """
     spec = services.trial(ref)
     target = lease_target(spec, services.settings)
-    holder = services.table.find_lease(target)
-    if holder is None or holder.tag != ref.tag:
+    if not (_holds(target, ref, services) or _takes_again(target, ref, services)):
         return True
     cancel(ref.tag, ENDED, services)
-    if not await_silence(ref.tag, services):
+    if not await_silence(ref.tag, services) or not remove(spec, services, build, limit_s):
         return False
-    if services.table.flag(ref.tag, layout.MADE) is not None:
-        with open_driver(spec, services, build, limit_s) as opened:
-            _note_remaining(ref, opened, services)
-            if not opened.run(opened.driver.tear_down()):
-                return False
-            _note(ref, "removed.json", TornDown(removed=opened.driver.belongings()), services)
-    restore_released(spec, services)
+    if _holds(target, ref, services):  # nobody else has torn down meanwhile, and another trial configured the store
+        restore_released(spec, services)
     services.table.end_beat(layout.HOLDERS, ref.run_id, {})
     services.table.release_lease(target, ref.tag)
+    return True
+
+
+def remove(spec: TrialSpec, services: Services, build: BuildDriver | None, limit_s: float | None = None) -> bool:
+    """
+    Remove what the trial has made in its store, and note that; return False while something of it is left.
+
+    Raises:
+        TargetUnavailableError: the store does not answer, or refuses.
+    """
+    if services.table.flag(spec.tag, layout.MADE) is None:
+        return True
+    with open_driver(spec, services, build, limit_s) as opened:
+        _note_remaining(spec.ref, opened, services)
+        if not opened.run(opened.driver.tear_down()):
+            return False
+        note_removed(spec, opened, services)
+    return True
+
+
+def _holds(target: str, ref: TrialRef, services: Services) -> bool:
+    holder = services.table.find_lease(target)
+    return holder is not None and holder.tag == ref.tag
+
+
+def _takes_again(target: str, ref: TrialRef, services: Services) -> bool:
+    """
+    Take a lease again that was lost while something of the trial is in the store; return whether it is ours.
+
+    If another trial has the target by now, what is left is put on record instead: to remove it would disturb a
+    measurement. That trial's successor removes it, or the sweeper.
+    """
+    made = services.runs.find_model(layout.trial_key(ref, "made.json"), Made)
+    if made is None or services.runs.find_bytes(layout.trial_key(ref, "removed.json")) is not None:
+        return False
+    now_ns = services.clock.now_ns()
+    try:
+        services.table.take_lease(target, ref, made.execution_arn, now_ns)
+    except TargetBusyError:
+        services.table.note_left(Lease(target, ref.tag, ref.run_id, ref.trial, made.execution_arn, now_ns))
+        return False
     return True
 
 

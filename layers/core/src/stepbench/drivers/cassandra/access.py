@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.target import CassandraTarget
 from stepbench.drivers.access import ServerLogin, choose_endpoint, control_connection, unavailable
+from stepbench.drivers.cassandra import DEFAULT_PORT
 from stepbench.wire.addresses import AddressBook, parse_endpoint
 from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.answers import prepared_id, refusal, rows, supported
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from stepbench.wire.addresses import Endpoint
     from stepbench.wire.cql.answers import Row
     from stepbench.wire.cql.connection import CqlConnected, CqlConnection
-
-DEFAULT_PORT = 9042
 
 
 class CassandraLimits(NamedTuple):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from google.protobuf.message import DecodeError
 
 from stepbench.drivers import access
+from stepbench.drivers.etcd import DEFAULT_PORT
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import ServerRefusalError
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 RANGE, PUT, DELETE_RANGE, TXN = (f"/etcdserverpb.KV/{name}" for name in ("Range", "Put", "DeleteRange", "Txn"))
 WATCH, STATUS = "/etcdserverpb.Watch/Watch", "/etcdserverpb.Maintenance/Status"
-DEFAULT_PORT = 2379
 TEAR_DOWN_TURN_S = 20.0
 """For deleting, and again for compacting; what is left is for the next call."""
 CONNECT_LIMIT_S = 5.0

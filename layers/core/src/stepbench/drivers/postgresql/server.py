@@ -9,6 +9,7 @@ from psycopg import sql
 
 from stepbench.contracts.target import PostgresqlTarget
 from stepbench.drivers.access import ServerLogin, choose_endpoint
+from stepbench.drivers.postgresql import stack_endpoint
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S, DEFAULT_PORT, Access, Tls, target_error
 from stepbench.drivers.sql.authorities import find_authorities, rds_region
 from stepbench.wire.addresses import parse_endpoint
@@ -30,16 +31,13 @@ def trial_access(spec: TrialSpec, settings: Settings, control_limit_s: float = C
     """
     Return the access to the plan's own endpoint, or to the stack's with the stack's secret.
 
-    Operations are encrypted or not as the plan says. Where the stack knows a server for TLS, that one serves operations
-    without TLS, too: so the two differ in TLS only, and not in the server. Without a secret, `postgres` is trusted.
+    Operations are encrypted or not as the plan says. Without a secret, `postgres` is trusted.
 
     Raises:
         PlanError: neither names a server, or nobody here knows the authorities of RDS in its region.
     """
-    target, known, tls = spec.offered.target, settings.postgresql_endpoint, None
-    if spec.offered.experiment == "operations":
-        known = settings.postgresql_tls_endpoint or known
-    endpoint = parse_endpoint(choose_endpoint(spec, known, "postgresql"), DEFAULT_PORT)
+    target, tls = spec.offered.target, None
+    endpoint = parse_endpoint(choose_endpoint(spec, stack_endpoint(spec, settings), "postgresql"), DEFAULT_PORT)
     if spec.offered.experiment == "operations":
         encrypted = isinstance(target, PostgresqlTarget) and target.tls
         tls = Tls(encrypted, settings.tls_authority or (_authorities(spec, endpoint.host) if encrypted else ""))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench.contracts.target import RedisTarget
 from stepbench.drivers.access import ServerLogin, choose_endpoint, control_connection
+from stepbench.drivers.redis import DEFAULT_PORT
 from stepbench.model.errors import lost_connection
 from stepbench.wire.addresses import AddressBook, endpoint_error, parse_endpoint
 from stepbench.wire.resp.cluster import Node
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from stepbench.wire.addresses import Endpoint
     from stepbench.wire.resp.connection import RespConnected, RespConnection
 
-DEFAULT_PORT = 6379
 _HELLO_UNKNOWN = frozenset({"ERR", "NOPROTO", "NOAUTH"})
 """What a server says that does not know HELLO; one that knows it refuses a password as WRONGPASS."""
 

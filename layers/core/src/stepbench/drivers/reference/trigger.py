@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.preload import preload_keys, write_each
+from stepbench.drivers.reference import DEFAULT_PORT
 from stepbench.drivers.reference.framed_socket import FramedSocket
 from stepbench.drivers.reference.frames import Frame, FrameKind, encode_frame, encode_write
 from stepbench.errors import TargetUnavailableError
@@ -178,9 +179,6 @@ def _write_result(t1_ns: int, reply: Reply) -> Result:
     if reply.frame.kind != FrameKind.DONE:
         return Result(t1_ns, reply.at_ns, Outcome.FAILED, error=text)
     return Result(t1_ns, reply.at_ns, Outcome.OK, text)
-
-
-DEFAULT_PORT = 7300
 
 
 class ReferenceDriver:

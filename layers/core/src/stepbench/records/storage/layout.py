@@ -66,7 +66,11 @@ def machine_key(run_id: str) -> str:
 
 
 def trial_key(ref: TrialRef, name: str) -> str:
-    """Return the key of a trial's document: trial.json, result.json, failure.json, removed.json, records.parquet."""
+    """
+    Return the key of a trial's document.
+
+    trial.json, result.json, failure.json, made.json (Made), removed.json (TornDown), records.parquet.
+    """
     return f"runs/{ref.run_id}/trials/{ref.trial:04d}/{name}"
 
 
@@ -183,12 +187,21 @@ LEASES_PK = "leases"
 """All leases; sort key = target (such as `s3#bucket-name`). One partition, so that the sweeper needs no scan."""
 
 
+LEFT_PK = "left"
+"""What trials that had lost their lease left in a target that another trial held; sort key = `left_sk`."""
+
+
 HOLDERS = "holders"
 """In place of a trial's tag: the last signs of life of runs that have held a target, since a lease leaves no trace."""
 
 
 LOAD_HOSTS = "load-hosts"
 """In place of a trial's tag: signs of life of load hosts themselves, which take writers of any trial."""
+
+
+def left_sk(target: str, tag: str = "") -> str:
+    """Return the sort key of what a trial left in a target; without the trial what all of that target's begin with."""
+    return f"{target} {tag}"
 
 
 def trial_pk(tag: str) -> str:

@@ -109,7 +109,8 @@ class TrialTable:
         held = Lease(target, ref.tag, ref.run_id, ref.trial, execution_arn, now_ns)._asdict()
         item = {"pk": layout.LEASES_PK, "sk": held.pop("target"), **held}
         if not self._put_if(Attr("pk").not_exists() | Attr("tag").eq(ref.tag), item):
-            message = f"{target} is leased to {self.find_lease(target) or 'another trial'}; wait, or run the sweeper"
+            holder = self.find_lease(target) or "another trial"
+            message = f"{target} is leased to {holder}; wait, or run `stepbench sweep` if that is over"
             raise TargetBusyError(message)
 
     def find_lease(self, target: str) -> Lease | None:
@@ -125,6 +126,20 @@ class TrialTable:
         """Give the target back; False if this trial does not hold it."""
         key = {"pk": layout.LEASES_PK, "sk": target}
         return self._holds(lambda: self._table.delete_item(Key=key, ConditionExpression=Attr("tag").eq(tag)))
+
+    def note_left(self, lost: Lease) -> None:
+        """Put on record that a trial which has lost this lease left something in the target."""
+        self._put({"pk": layout.LEFT_PK, "sk": layout.left_sk(lost.target, lost.tag), **lost._asdict()})
+
+    def left(self, target: str | None = None) -> list[Lease]:
+        """Return the lost leases of trials that left something, of one target or of all."""
+        prefix = layout.left_sk(target) if target else ""
+        return [_lease({**item, "sk": item["target"]}) for item in self._query(layout.LEFT_PK, prefix)]
+
+    def forget_left(self, lost: Lease) -> None:
+        """Take off the record what is removed, or has its lease again."""
+        key = {"pk": layout.LEFT_PK, "sk": layout.left_sk(lost.target, lost.tag)}
+        self._guard(lambda: self._table.delete_item(Key=key))
 
     def set_flag(self, tag: str, flag: str, reason: str) -> None:
         """Set a flag such as `layout.CANCELLED`."""
