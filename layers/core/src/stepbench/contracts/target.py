@@ -45,6 +45,8 @@ class StoreTarget(Contract):
     holds_blobs: ClassVar[bool] = False
     """It can be the medium between the functions of a DAG."""
     endpoint_form: ClassVar[Literal["url", "address"]] = "address"
+    default_port: ClassVar[int] = 0
+    """The port of a server whose address names none; 0 where a store is no server's address."""
     needs_endpoint: ClassVar[bool] = True
     """Somebody has to run a server of the store: the plan's author, the stack, or this machine."""
     metered: ClassVar[bool] = False
@@ -185,6 +187,7 @@ class PostgresqlTarget(StoreTarget):
     """An AFTER INSERT OR UPDATE trigger that calls `aws_lambda.invoke`; Aurora, or PostgreSQL with the stand-in."""
 
     store: Literal["postgresql"]
+    default_port: ClassVar = 5432
     trigger: ClassVar = "push"
     mechanism: ClassVar = "AFTER trigger calls aws_lambda.invoke"
     deletes: ClassVar = True
@@ -203,6 +206,7 @@ class EtcdTarget(StoreTarget):
     """etcd Watch on a prefix, held by `WatchChanges`."""
 
     store: Literal["etcd"]
+    default_port: ClassVar = 2379
     trigger: ClassVar = "pull"
     mechanism: ClassVar = "Watch, held by WatchChanges"
     deletes: ClassVar = True
@@ -225,6 +229,7 @@ class RedisTarget(StoreTarget):
     """Redis or Valkey: a server, ElastiCache, or its Serverless (a cluster with TLS). For operations and dataflow."""
 
     store: Literal["redis"]
+    default_port: ClassVar = 6379
     holds_blobs: ClassVar = True
     operations: ClassVar = UNORDERED_KINDS
     tls: bool = False
@@ -256,6 +261,7 @@ class CassandraTarget(StoreTarget):
     """Cassandra or ScyllaDB, by CQL. For operations and dataflow."""
 
     store: Literal["cassandra"]
+    default_port: ClassVar = 9042
     holds_blobs: ClassVar = True
     operations: ClassVar = ALL_KINDS
     consistency: Literal["one", "local_quorum"] = Field(
@@ -274,6 +280,7 @@ class ReferenceTarget(StoreTarget):
     """
 
     store: Literal["reference"]
+    default_port: ClassVar = 7300
     trigger: ClassVar = "pull"
     mechanism: ClassVar = "held by WatchChanges"
     delay: Delay = ConstantDelay(kind="constant", ms=5)

@@ -208,7 +208,6 @@ class StoreRoom(NamedTuple):
     lease or the meter needs no client library.
 
     lease: the name under which a trial holds the stack's own store, so that no two trials measure one at a time.
-    port: where that is the address of a server (or of several, with commas): the port of one that names none.
     trigger, operations, transfer: builders of the drivers, nothing connected yet; None where the store has no such
     thing. blobs: likewise, of what functions pass data through.
     tuning: None where the server's configuration cannot be changed.
@@ -216,7 +215,6 @@ class StoreRoom(NamedTuple):
     """
 
     lease: Callable[[TrialSpec, Settings], str]
-    port: int | None = None
     trigger: BuildDriver | None = None
     operations: BuildDriver | None = None
     transfer: BuildDriver | None = None

@@ -101,11 +101,13 @@ def lease_target(spec: TrialSpec, settings: Settings) -> str:
 
     A server is named by host and port, however its address is written, and whichever of its databases is used.
     """
-    target, room = spec.plan.target, room_of(spec.plan.target)
-    own = None if isinstance(target, FilesTarget) else target.endpoint  # whose function and file system are the stack's
-    place = own or room.lease(spec, settings)
-    if room.port is not None and place:
-        servers = (parse_endpoint(each.strip(), room.port) for each in place.split(","))
+    target = spec.plan.target
+    stacks = room_of(target).lease(spec, settings)
+    if isinstance(target, FilesTarget):
+        return f"{target.store}#{stacks}"
+    place = target.endpoint or stacks
+    if target.default_port and place:
+        servers = (parse_endpoint(each.strip(), target.default_port) for each in place.split(","))
         place = ",".join(sorted(f"{host}:{port}" for _, host, port, _ in servers))
     return f"{target.store}#{place}"
 

@@ -19,11 +19,8 @@ def _tuning(spec: TrialSpec, settings: Settings, clock: Clock) -> Tunable:
     return CassandraTuning(spec, settings, clock)
 
 
-DEFAULT_PORT = 9042
-
 ROOM = StoreRoom(
     lease=lambda _spec, settings: settings.cassandra_endpoint,
-    port=DEFAULT_PORT,
     operations=deferred("stepbench.drivers.cassandra.operations:CassandraOperations"),
     tuning=_tuning,
     blobs=deferred("stepbench.drivers.cassandra.blobs:CassandraBlobs"),

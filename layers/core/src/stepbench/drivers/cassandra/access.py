@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.target import CassandraTarget
 from stepbench.drivers.access import ServerLogin, choose_endpoint, control_connection, unavailable
-from stepbench.drivers.cassandra import DEFAULT_PORT
 from stepbench.wire.addresses import AddressBook, parse_endpoint
 from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.answers import prepared_id, refusal, rows, supported
@@ -66,7 +65,7 @@ class CassandraAccess:
         named = choose_endpoint(spec, settings.cassandra_endpoint, "Cassandra")
         tls = isinstance(target, CassandraTarget) and target.tls
         self._name = f"Cassandra at {named}"
-        self._nodes = [parse_endpoint(each.strip(), DEFAULT_PORT) for each in named.split(",")]
+        self._nodes = [parse_endpoint(each.strip(), CassandraTarget.default_port) for each in named.split(",")]
         self._next_nodes = itertools.cycle(self._nodes)
         self._login = ServerLogin(spec, settings, settings.cassandra_secret_arn, ANONYMOUS, tls=tls)
         self._clock = clock

@@ -19,8 +19,8 @@ import psycopg
 from botocore.exceptions import BotoCoreError, ClientError
 from psycopg import sql
 
-from stepbench.contracts.target import DsqlTarget
-from stepbench.drivers.sql.access import CONTROL_LIMIT_S, DEFAULT_PORT, Access, Tls
+from stepbench.contracts.target import DsqlTarget, PostgresqlTarget
+from stepbench.drivers.sql.access import CONTROL_LIMIT_S, Access, Tls
 from stepbench.drivers.sql.authorities import find_authorities
 from stepbench.drivers.sql.executor import CONFLICTS, pause_s
 from stepbench.errors import TargetUnavailableError
@@ -110,7 +110,7 @@ class DsqlCluster(NamedTuple):
         Raises:
             PlanError: there is no host in it.
         """
-        endpoint = parse_endpoint(address, DEFAULT_PORT)
+        endpoint = parse_endpoint(address, PostgresqlTarget.default_port)
         return cls(endpoint, region_of(endpoint.host) or region)
 
     @classmethod

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from stepbench.contracts.target import EtcdTarget
 from stepbench.drivers import access
-from stepbench.drivers.etcd import DEFAULT_PORT
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import ServerRefusalError
@@ -91,7 +91,7 @@ class EtcdCluster:
 
     def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock, limits: EtcdLimits) -> None:
         endpoints = access.choose_endpoint(spec, settings.etcd_endpoint, "etcd")
-        self.endpoints = [parse_endpoint(each.strip(), DEFAULT_PORT) for each in endpoints.split(",")]
+        self.endpoints = [parse_endpoint(each.strip(), EtcdTarget.default_port) for each in endpoints.split(",")]
         self.clock = clock
         self._limits = limits
         self._answered: Endpoint | None = None

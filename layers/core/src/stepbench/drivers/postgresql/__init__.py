@@ -1,29 +1,10 @@
 """PostgreSQL and Aurora: a trigger that calls Lambda, and operations."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from stepbench.drivers.postgresql.endpoint import stack_endpoint
 from stepbench.drivers.protocol import StoreRoom, deferred
-
-if TYPE_CHECKING:
-    from stepbench.contracts.plan import TrialSpec
-    from stepbench.settings import Settings
-
-
-def stack_endpoint(spec: TrialSpec, settings: Settings) -> str:
-    """
-    Return the address of the stack's server that serves the trial, `host:port/database`.
-
-    Where the stack knows a server for TLS, that one serves operations without TLS, too: so the two differ in TLS only.
-    """
-    of_operations = settings.postgresql_tls_endpoint if spec.offered.experiment == "operations" else ""
-    return of_operations or settings.postgresql_endpoint
-
 
 ROOM = StoreRoom(
     lease=stack_endpoint,
-    port=5432,
     trigger=deferred("stepbench.drivers.postgresql.trigger:PostgresqlDriver"),
     operations=deferred("stepbench.drivers.postgresql.operations:PostgresqlOperations"),
 )

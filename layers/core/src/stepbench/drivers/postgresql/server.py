@@ -9,8 +9,8 @@ from psycopg import sql
 
 from stepbench.contracts.target import PostgresqlTarget
 from stepbench.drivers.access import ServerLogin, choose_endpoint
-from stepbench.drivers.postgresql import stack_endpoint
-from stepbench.drivers.sql.access import CONTROL_LIMIT_S, DEFAULT_PORT, Access, Tls, target_error
+from stepbench.drivers.postgresql.endpoint import stack_endpoint
+from stepbench.drivers.sql.access import CONTROL_LIMIT_S, Access, Tls, target_error
 from stepbench.drivers.sql.authorities import find_authorities, rds_region
 from stepbench.wire.addresses import parse_endpoint
 
@@ -37,7 +37,9 @@ def trial_access(spec: TrialSpec, settings: Settings, control_limit_s: float = C
         PlanError: neither names a server, or nobody here knows the authorities of RDS in its region.
     """
     target, tls = spec.offered.target, None
-    endpoint = parse_endpoint(choose_endpoint(spec, stack_endpoint(spec, settings), "postgresql"), DEFAULT_PORT)
+    endpoint = parse_endpoint(
+        choose_endpoint(spec, stack_endpoint(spec, settings), "postgresql"), PostgresqlTarget.default_port
+    )
     if spec.offered.experiment == "operations":
         encrypted = isinstance(target, PostgresqlTarget) and target.tls
         tls = Tls(encrypted, settings.tls_authority or (_authorities(spec, endpoint.host) if encrypted else ""))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench.contracts.target import RedisTarget
 from stepbench.drivers.access import ServerLogin, choose_endpoint, control_connection
-from stepbench.drivers.redis import DEFAULT_PORT
 from stepbench.model.errors import lost_connection
 from stepbench.wire.addresses import AddressBook, endpoint_error, parse_endpoint
 from stepbench.wire.resp.cluster import Node
@@ -65,7 +64,7 @@ class RedisAccess:
         target = spec.offered.target
         tls = isinstance(target, RedisTarget) and target.tls
         stacks = (settings.redis_tls_endpoint or settings.redis_endpoint) if tls else settings.redis_endpoint
-        endpoint = parse_endpoint(choose_endpoint(spec, stacks, "Redis"), DEFAULT_PORT)
+        endpoint = parse_endpoint(choose_endpoint(spec, stacks, "Redis"), RedisTarget.default_port)
         self.seed = Node(endpoint.host, endpoint.port)
         self.addresses = AddressBook()
         self._database = _parse_database(endpoint)

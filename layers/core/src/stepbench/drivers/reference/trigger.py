@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepbench.contracts.target import ReferenceTarget
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.preload import preload_keys, write_each
-from stepbench.drivers.reference import DEFAULT_PORT
 from stepbench.drivers.reference.framed_socket import FramedSocket
 from stepbench.drivers.reference.frames import Frame, FrameKind, encode_frame, encode_write
 from stepbench.errors import TargetUnavailableError
@@ -189,7 +189,7 @@ class ReferenceDriver:
         if not endpoint:
             remedy = "Give target.endpoint, or the stack's parameter ReferenceEndpoint."
             raise endpoint_error(None, "no reference store is known to this stack", remedy)
-        self._endpoint = parse_endpoint(endpoint, DEFAULT_PORT)
+        self._endpoint = parse_endpoint(endpoint, ReferenceTarget.default_port)
         self._spec = spec
         self._clock = clock
         self._connection: ReferenceConnection | None = None

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     ReadLogin = Callable[[], Awaitable[tuple[str, str]]]
     """Returns user and password, "" where the server trusts the user; may raise TargetUnavailableError."""
 
-DEFAULT_PORT = 5432
 CONNECT_LIMIT_S = 5
 CONTROL_LIMIT_S = 30.0
 """For one statement of preparing and clearing up; the server's own limit for the longest of them is 25 s."""

@@ -7,8 +7,9 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.target import EtcdTarget
 from stepbench.drivers.etcd import etcd_pb2 as pb
-from stepbench.drivers.etcd.cluster import DEFAULT_PORT, DELETE_RANGE, PUT, WATCH, CallError, end_of, make_call
+from stepbench.drivers.etcd.cluster import DELETE_RANGE, PUT, WATCH, CallError, end_of, make_call
 from stepbench.errors import LocalEnvironmentError
 from stepbench.wire.addresses import parse_endpoint
 from stepbench.wire.http2.grpc_answer import GrpcStatus
@@ -50,7 +51,7 @@ class WatchProbe:
         Raises:
             LocalEnvironmentError: etcd does not confirm in time that it watches.
         """
-        _, host, port, _ = parse_endpoint(endpoint, DEFAULT_PORT)
+        _, host, port, _ = parse_endpoint(endpoint, EtcdTarget.default_port)
         try:
             server = GrpcEndpoint(host, port, f"{host}:{port}", connect_s=_LIMIT_S)
             connection = (await connect_grpc(server, clock)).connection
