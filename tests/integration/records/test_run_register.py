@@ -8,6 +8,8 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ReadTimeoutError
+from botocore.httpsession import URLLib3Session
 from botocore.stub import Stubber
 from tests.samples.services import RUNS_TABLE
 from tests.samples.templates import load_template
@@ -329,6 +331,40 @@ def refusing(*reasons: str, times: int = 1, code: str = CANCELLED) -> tuple[RunR
     stubber.add_response("transact_write_items", {})
     stubber.activate()
     return RunRegister(table, pause=pauses.append), pauses, stubber
+
+
+@pytest.mark.parametrize("estimate_usd", [0.0, 0.5])
+def test_a_run_whose_entry_was_not_acknowledged_is_entered_once(services: Services, estimate_usd: float) -> None:
+    """boto3 sends the same transaction again: that is no second run, and no other request with the same token."""
+    attempts = []
+
+    def lose_the_first_answer(request: Any, **_: object) -> None:  # noqa: ANN401 -- botocore's, prepared
+        attempts.append(request)
+        if len(attempts) == 1:
+            assert URLLib3Session().send(request).status_code == 200
+            raise ReadTimeoutError(endpoint_url=request.url)
+
+    client = services.register._table.meta.client
+    client.meta.events.register("before-send.dynamodb.TransactWriteItems", lose_the_first_answer)
+    try:
+        assert services.register.add(record("one", estimate_usd=estimate_usd))
+    finally:
+        client.meta.events.unregister("before-send.dynamodb.TransactWriteItems", lose_the_first_answer)
+    assert len(attempts) == 2
+    assert services.register.find("one") == record("one", estimate_usd=estimate_usd)
+    assert services.register.spent(MONTH).get("*", 0) == estimate_usd
+
+
+def test_all_tries_of_a_transaction_have_one_token() -> None:
+    """It may be under way still: with another token, it would be refused where it has been written."""
+    register, _, stubber = refusing(times=2, code="TransactionInProgressException")
+    tokens = list[str]()
+    stubber.client.meta.events.register(
+        "provide-client-params.dynamodb.TransactWriteItems",
+        lambda params, **_: tokens.append(params["ClientRequestToken"]),
+    )
+    assert register.add(record("one"))
+    assert (len(tokens), len(set(tokens))) == (3, 1)
 
 
 @pytest.mark.parametrize("reason", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])

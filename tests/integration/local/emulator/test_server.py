@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +44,37 @@ def handler(event, context):
     elif event["Records"][0]["dynamodb"]["Keys"]["pk"]["S"] == "written":
         table.put_item(TableName="checked", Item={"pk": {"S": "received"}})
 """
+ANSWERS_PID = """
+import os, time
+def handler(event, context):
+    time.sleep(0.02)
+    return {"statusCode": 200, "body": str(os.getpid())}
+"""
 PID = "import os\ndef handler(event, context): return os.getpid()"
 SLEEPS = "import time\ndef handler(event, context): time.sleep(event)"
+
+
+def test_a_hundred_requests_that_find_an_api_cold_are_all_answered(functions: Functions, shimmed: Emulator) -> None:
+    """By a few sandboxes, as a machine has processors: a hundred at once would all come too late."""
+    function = functions.make("answers", ANSWERS_PID)
+    gateway = local_client("apigatewayv2", shimmed.endpoint)
+    api = gateway.create_api(Name="cold", ProtocolType="HTTP")["ApiId"]
+    way = {"IntegrationType": "AWS_PROXY", "IntegrationUri": function, "PayloadFormatVersion": "2.0"}
+    integration = gateway.create_integration(ApiId=api, **way)["IntegrationId"]
+    gateway.create_route(ApiId=api, RouteKey="GET /", Target=f"integrations/{integration}")
+    gateway.create_stage(ApiId=api, StageName="$default", AutoDeploy=True)
+
+    def ask(_: int) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(shimmed.endpoint.removeprefix("http://"), timeout=60)
+        with contextlib.closing(connection):
+            connection.request("GET", "/", headers={"Host": f"{api}.execute-api.localhost"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    with ThreadPoolExecutor(100) as clients:
+        answers = list(clients.map(ask, range(100)))
+    assert {status for status, _ in answers} == {200}
+    assert 1 <= len({pid for _, pid in answers}) <= max(2, os.cpu_count() or 2)
 
 
 def test_an_exceptions_class_name_is_the_error_type(functions: Functions) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepbench.local.emulator.ministack import concurrency
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class AsynchronousService:
@@ -29,7 +33,11 @@ class AsynchronousService:
         thread.start()
         self.threads.append(thread)
 
-    def _execute_function(self, _function: dict[str, Any], event: str) -> str:
+    @staticmethod
+    def _throttle_response(reason: str, message: str) -> dict[str, str]:
+        return {"Reason": reason, "message": message}
+
+    def _execute_function(self, _function: dict[str, Any], event: str) -> Any:  # noqa: ANN401 -- JSON
         with self._lock:
             self._running += 1
             self.most = max(self.most, self._running)
@@ -41,10 +49,21 @@ class AsynchronousService:
         return event
 
 
+class Gateway:
+    """An API of one function, which it executes as MiniStack does: in a thread with a copy of the request's context."""
+
+    def __init__(self, service: Any) -> None:  # noqa: ANN401 -- either of two
+        self._service = service
+
+    async def _invoke_lambda_proxy(self, function: dict[str, Any], event: str) -> tuple[int, dict[str, str], str]:
+        answer = await asyncio.to_thread(self._service._execute_function, function, event)
+        return (429, {}, answer["message"]) if isinstance(answer, dict) else (200, {}, answer)
+
+
 def test_asynchronous_invocations_wait_for_a_sandbox_and_none_is_dropped() -> None:
     """Two of twenty events run at a time, and in the end all have; another function has sandboxes of its own."""
     service = AsynchronousService()
-    concurrency.queue_asynchronous(service, 2)
+    concurrency.queue_for_sandboxes(service, Gateway(service), 2)
     for event in range(20):
         service.invoke_async_with_retry({"config": {"FunctionArn": "busy"}}, f"{event}")
     assert all(service.entered.acquire(timeout=10) for _ in range(2))
@@ -58,10 +77,46 @@ def test_asynchronous_invocations_wait_for_a_sandbox_and_none_is_dropped() -> No
     assert service.most == 3
 
 
+def requested(service: AsynchronousService, gateway: Gateway, requests: int) -> list[tuple[int, dict[str, str], str]]:
+    """Return the answers to so many requests at once, two of which have begun before any may end."""
+
+    async def ask() -> list[tuple[int, dict[str, str], str]]:
+        calls = [gateway._invoke_lambda_proxy({"FunctionArn": "api"}, f"{event}") for event in range(requests)]
+        answers = asyncio.gather(*calls)
+        assert all([await asyncio.to_thread(service.entered.acquire, timeout=10) for _ in range(2)])
+        service.release.set()
+        return await answers
+
+    return asyncio.run(ask())
+
+
+def test_requests_to_a_cold_api_wait_for_its_sandboxes_and_all_are_answered() -> None:
+    """A hundred sandboxes that start at once on two processors answer nobody within the gateway's time."""
+    service = AsynchronousService()
+    gateway = Gateway(service)
+    concurrency.queue_for_sandboxes(service, gateway, 2)
+    assert requested(service, gateway, 4) == [(200, {}, f"{event}") for event in range(4)]
+    assert service.most == 2
+
+
+def test_a_request_that_waits_too_long_is_throttled_as_on_lambda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client learns when to come back, in place of a gateway's time-out."""
+    monkeypatch.setattr(concurrency, "REQUEST_S", 0.01)
+    service = AsynchronousService()
+    gateway = Gateway(service)
+    concurrency.queue_for_sandboxes(service, gateway, 1)
+    service.invoke_async_with_retry({"FunctionArn": "api"}, "event")
+    assert service.entered.acquire(timeout=10)
+    answer = asyncio.run(gateway._invoke_lambda_proxy({"FunctionArn": "api"}, "request"))
+    assert answer == (429, {"Retry-After": "1"}, "Rate Exceeded.")
+    service.release.set()
+    service.threads[0].join(10)
+
+
 def test_a_synchronous_invocation_waits_for_nobody() -> None:
     """It may come from a function that holds the last sandbox, and would wait for itself."""
     service = AsynchronousService()
-    concurrency.queue_asynchronous(service, 1)
+    concurrency.queue_for_sandboxes(service, Gateway(service), 1)
     function = {"FunctionArn": "busy"}
     service.invoke_async_with_retry(function, "asynchronous")
     assert service.entered.acquire(timeout=10)
@@ -85,7 +140,7 @@ def test_a_function_that_is_executed_again_in_another_scope_does_not_wait_for_it
         return inner(function, event) if "scoped" in function else service._execute_function(scoped, event)
 
     service._execute_function = twice  # type: ignore[method-assign,assignment]
-    concurrency.queue_asynchronous(service, 1)
+    concurrency.queue_for_sandboxes(service, Gateway(service), 1)
     service.invoke_async_with_retry({"FunctionArn": "f"}, "event")
     service.threads[0].join(10)
     assert service.done == ["event"]

@@ -36,6 +36,40 @@ def test_nothing_is_sampled_where_there_is_no_x_ray(made: str | None, told: str 
     assert service._xray_trace_id_for_invocation({}) == told
 
 
+class Transactions:
+    """It compares requests as MiniStack does, after it has brought the numbers of the first into another form."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Any]] = {}
+
+    def _txn_token_lookup(self, token: str) -> dict[str, Any] | None:
+        return self._known.get(token)
+
+    def _transact_write_items(self, request: dict[str, Any]) -> str:
+        token = request.get("ClientRequestToken")
+        signature = {name: value for name, value in request.items() if name != "ClientRequestToken"}
+        if token and (prior := self._known.get(token)):
+            return "repeated" if prior["signature"] == signature else "mismatch"
+        if token:
+            self._known[token] = {"signature": signature}
+        for item in request["TransactItems"]:
+            item["N"] = str(float(item["N"]))
+        return "written"
+
+
+def test_a_transaction_that_is_sent_again_is_the_same_one() -> None:
+    """As on DynamoDB; another one with its token is refused, and one without a token is written each time."""
+    service = Transactions()
+    shim.repeat_transactions(service)
+
+    def send(number: str, token: str = "token") -> str:  # noqa: S107 -- no secret
+        request = {"TransactItems": [{"N": number}], **({"ClientRequestToken": token} if token else {})}
+        return service._transact_write_items(request)
+
+    assert [send("0.10") for _ in range(3)] == ["written", "repeated", "repeated"]
+    assert [send("0.20"), send("0.10"), send("0.20", "")] == ["mismatch", "repeated", "written"]
+
+
 def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
     """Put modules in place that have every symbol that the shim needs, but one."""
     for name, symbols in shim.PATCHED.items():

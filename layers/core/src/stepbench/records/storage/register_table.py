@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+import uuid
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -62,16 +63,17 @@ class RegisterTable:
         """
         Write all or nothing: return what failed, nothing if all is written.
 
-        Another transaction on one of the items is waited for. One whose answer is lost is not done twice: boto3 sends
-        its token again.
+        Another transaction on one of the items is waited for. One whose answer is lost is not done twice: each try, of
+        boto3's or of ours, has the same token.
 
         Raises:
             RecordsUnavailableError: it is not done, for another reason than a condition.
         """
         client, name = self._table.meta.client, self._table.name
         items = [{verb: {"TableName": name, **action} for verb, action in entry.items()} for entry in actions]
+        request = {"TransactItems": items, "ClientRequestToken": uuid.uuid4().hex}
         try:
-            self._call(lambda: client.transact_write_items(TransactItems=items))
+            self._call(lambda: client.transact_write_items(**request))
         except _ConditionFailedError as error:
             return error.failed
         return FailedConditions()

@@ -1,5 +1,5 @@
 """
-Limits on a function's sandboxes, as on Lambda: a queue of asynchronous events, and reserved concurrency.
+Limits on a function's sandboxes, as on Lambda: queues of events and of requests, and reserved concurrency.
 
 `shim.py` loads this by path, so it imports nothing of ours.
 """
@@ -12,38 +12,62 @@ from collections import defaultdict
 from typing import Any
 
 Json = dict[str, Any]
+REQUEST_S = 25.0
+"""So long a request waits for a sandbox: the gateway waits for 30 s for its answer."""
+TOO_MANY = 429
 
 
-def queue_asynchronous(service: Any, sandboxes: int) -> None:  # noqa: ANN401 -- the module `lambda_svc`
+def queue_for_sandboxes(service: Any, gateway: Any, sandboxes: int) -> None:  # noqa: ANN401 -- modules
     """
-    Let asynchronous invocations of a function wait for one of so many sandboxes, as in Lambda's own queue.
+    Let asynchronous events, and requests to an API, wait for one of so many sandboxes of their function.
 
-    MiniStack starts a sandbox for each event that finds none free. On a small machine that never ends once it has
-    begun: a receiver that stands still for a second leaves twenty sandboxes to start, those take the processors from
-    the ones that work, and every further event adds one.
+    MiniStack starts a sandbox for each that finds none free. On a small machine that never ends once it has begun: a
+    receiver that stands still for a second leaves twenty sandboxes to start, those take the processors from the ones
+    that work, and every further event adds one; of a hundred requests that find an API cold, all start at once, and
+    none within its time. Events wait as in Lambda's own queue, without a limit; requests for `REQUEST_S`, and are
+    throttled then, as on Lambda.
+
+    Args:
+        service: the module `ministack.services.lambda_svc`.
+        gateway: the module `ministack.services.apigateway`.
+        sandboxes: of each function.
     """
-    queued = contextvars.ContextVar("queued", default=False)
+    waits = contextvars.ContextVar[float | None]("waits", default=0.0)  # seconds at most; None: as long as it takes
     free: defaultdict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(sandboxes))
     stock_invoke, stock_execute = service.invoke_async_with_retry, service._execute_function  # noqa: SLF001
+    stock_proxy = gateway._invoke_lambda_proxy  # noqa: SLF001 -- wrapped, too
 
     def invoke_asynchronously(function: Json, event: Any) -> None:  # noqa: ANN401 -- JSON
-        token = queued.set(True)
+        token = waits.set(None)
         try:
             stock_invoke(function, event)  # its thread runs in a copy of this context
         finally:
-            queued.reset(token)
+            waits.reset(token)
+
+    async def invoke_for_request(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+        token = waits.set(REQUEST_S)
+        try:
+            status, headers, body = await stock_proxy(*arguments, **named)  # likewise
+        finally:
+            waits.reset(token)
+        return status, {"Retry-After": "1", **headers} if status == TOO_MANY else headers, body
 
     def execute(function: Json, event: Any) -> Any:  # noqa: ANN401 -- JSON
-        if not queued.get():
+        limit_s = waits.get()
+        if limit_s == 0:
             return stock_execute(function, event)
-        with free[(function.get("config") or function).get("FunctionArn", "")]:
-            token = queued.set(False)  # it may call itself once more, in another scope
-            try:
-                return stock_execute(function, event)
-            finally:
-                queued.reset(token)
+        gate = free[(function.get("config") or function).get("FunctionArn", "")]
+        if not gate.acquire(timeout=limit_s):
+            return service._throttle_response("ConcurrentInvocationLimitExceeded", "Rate Exceeded.")  # noqa: SLF001
+        token = waits.set(0.0)  # it may call itself once more, in another scope
+        try:
+            return stock_execute(function, event)
+        finally:
+            waits.reset(token)
+            gate.release()
 
     service.invoke_async_with_retry, service._execute_function = invoke_asynchronously, execute  # noqa: SLF001
+    gateway._invoke_lambda_proxy = invoke_for_request  # noqa: SLF001
 
 
 def reserve_concurrency_by_template(provisioners: Any, service: Any) -> None:  # noqa: ANN401 -- modules

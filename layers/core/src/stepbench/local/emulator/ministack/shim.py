@@ -10,6 +10,7 @@ end (`lambda_sandbox.py`, run by LAMBDA_PYTHON).
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 from pathlib import Path
@@ -45,6 +46,7 @@ PATCHED = {
         "_reserved_concurrency",
         "_resolve_layer_zip",
         "_runtime_env_vars",
+        "_throttle_response",
         "_xray_trace_id_for_invocation",
         "_functions",
         "_invoke",
@@ -55,8 +57,10 @@ PATCHED = {
         "invoke_async_with_retry",
         "release_worker",
     ),
+    "ministack.services.apigateway": ("_invoke_lambda_proxy",),
     "ministack.services.cloudformation": ("_stacks",),
     "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS", "_update_resource"),
+    "ministack.services.dynamodb": ("_transact_write_items", "_txn_token_lookup"),
     "ministack.services.ecs": (
         "_ACTION_MAP",
         "_awslogs_config",
@@ -145,6 +149,29 @@ def accept_max_concurrency_path(service: Any) -> None:  # noqa: ANN401 -- the mo
     service._run_distributed_map = run  # noqa: SLF001
 
 
+def repeat_transactions(service: Any) -> None:  # noqa: ANN401 -- the module `dynamodb`
+    """
+    Answer a transaction that is sent again with its token as the first time, as DynamoDB does.
+
+    MiniStack keeps the request to compare, and then brings its numbers into another form ("0.10" becomes "0.1"): a
+    repetition is refused as IdempotentParameterMismatchException, though everything has been written.
+    """
+    stock, lookup = service._transact_write_items, service._txn_token_lookup  # noqa: SLF001 -- wrapped
+
+    def transact(request: Json) -> Any:  # noqa: ANN401 -- a response
+        token = request.get("ClientRequestToken")
+        given = {name: value for name, value in request.items() if name != "ClientRequestToken"}
+        asked = json.dumps(given, sort_keys=True)
+        if token and (prior := lookup(token)) and prior.get("asked") == asked:
+            prior["signature"] = given
+        answer = stock(request)
+        if token and (entry := lookup(token)):
+            entry.setdefault("asked", asked)
+        return answer
+
+    service._transact_write_items = transact  # noqa: SLF001
+
+
 def take_rules_between_members(provisioners: Any) -> None:  # noqa: ANN401 -- the module of that name
     """Take the rule by which members of a network may talk; MiniStack has no networks, and does not know its type."""
 
@@ -188,7 +215,8 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     shared, layers = neighbour(here.parent / "lambda_environment.py"), neighbour(here.parent / "layers.py")
     logs = neighbour(here.parent / "lambda_logs.py")
     sandboxes.run_under_runtime_client(modules["ministack.core.lambda_runtime"], service, python, shared, logs)
-    concurrency.queue_asynchronous(service, max(2, os.cpu_count() or 2))
+    gateway = modules["ministack.services.apigateway"]
+    concurrency.queue_for_sandboxes(service, gateway, max(2, os.cpu_count() or 2))
     concurrency.reserve_concurrency_by_template(provisioners, service)
     folders = layers.LayerFolders(Path(root), layers.extract, layers.layer_compiler(python))
     sandboxes.patch_layers(service, provisioners, folders)
@@ -209,6 +237,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
         )
     )
     tasks.wait_for_tasks(machines, ecs)
+    repeat_transactions(modules["ministack.services.dynamodb"])
     take_rules_between_members(provisioners)
     keep_attributes_of_nested(provisioners, modules["ministack.services.cloudformation"]._stacks)  # noqa: SLF001
     accept_max_concurrency_path(machines)
