@@ -72,6 +72,7 @@ NAMELESS = {
     "dynamodb:ListStreams",
     "dynamodb:DescribeLimits",
     "lambda:GetAccountSettings",
+    "servicequotas:ListServiceQuotas",
     "cloudwatch:GetMetricData",
     "states:SendTaskSuccess",
     "states:SendTaskFailure",

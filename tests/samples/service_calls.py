@@ -162,7 +162,9 @@ def _quotas() -> Iterator[Call]:
     """Yield what is asked of an account alone, which an emulator is not: stages/guards.py."""
     lambda_page = f"{_DOCS}lambda/latest/api/API_GetAccountSettings.html"
     table_page = f"{_DOCS}amazondynamodb/latest/APIReference/API_DescribeLimits.html"
+    quota_page = f"{_DOCS}servicequotas/2019-06-24/apireference/API_ListServiceQuotas.html"
     for role in ("ValidatePlanFunction", "HttpApiFunction"):
+        yield Call(role, "servicequotas:ListServiceQuotas", "*", quota_page)
         yield Call(role, "lambda:GetAccountSettings", "*", lambda_page)
         yield Call(role, "dynamodb:DescribeLimits", "*", table_page)
 

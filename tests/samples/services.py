@@ -58,7 +58,7 @@ def fail(*_: object, **__: object) -> None:
 
 
 class Account:
-    """An account with AWS's default quotas, as Lambda and DynamoDB tell them, and a bus that takes every event."""
+    """An account with AWS's default quotas, as the services tell them, and a bus that takes every event."""
 
     @staticmethod
     def put_events(**_: object) -> dict[str, Any]:
@@ -75,6 +75,22 @@ class Account:
         """Return DynamoDB's."""
         return {"AccountMaxWriteCapacityUnits": 80_000, "TableMaxWriteCapacityUnits": 40_000}
 
+    @staticmethod
+    def get_paginator(operation: str) -> Paginator:
+        """Return the one of Service Quotas: none of Step Functions' has been applied."""
+        assert operation == "list_service_quotas"
+        return Paginator()
+
+
+class Paginator:
+    """One page without quotas."""
+
+    @staticmethod
+    def paginate(ServiceCode: str) -> list[dict[str, Any]]:  # noqa: N803 -- boto3's
+        """Return it."""
+        assert ServiceCode == "states"
+        return [{"Quotas": []}]
+
 
 class MemoryServices(memory_services.MemoryServices):
     """`services` for stages; see there. The clock is a FakeClock unless given."""
@@ -82,7 +98,7 @@ class MemoryServices(memory_services.MemoryServices):
     def __init__(
         self, clock: Clock | None = None, aws: Mapping[str, object] | None = None, **settings: str | float | bool
     ) -> None:
-        account = dict.fromkeys(("lambda", "dynamodb", "events"), Account())
+        account = dict.fromkeys(("lambda", "dynamodb", "events", "service-quotas"), Account())
         super().__init__(clock or FakeClock(), {**account, **(aws or {})}, **settings)
         self.register = MemoryRegister()
         self.services = replace(self.services, register=self.register)

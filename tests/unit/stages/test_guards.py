@@ -8,12 +8,13 @@ from typing import Any
 import boto3
 import pytest
 from botocore.stub import Stubber
-from tests.samples.dags import dataflow_trial
+from tests.samples.dags import dataflow_trial, stage
 from tests.samples.services import MemoryServices, small_plan
 
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.run_tasks import ConcludeRunInput, ValidatePlanInput
 from stepbench.errors import PlanError, Problem
+from stepbench.planning.orchestration import QUOTA_NAMES
 from stepbench.stages.conclude_run import conclude_run
 from stepbench.stages.guards import HISTORY_EVENTS, history_events, sandboxes
 from stepbench.stages.validate_plan import validate_plan
@@ -25,7 +26,12 @@ STARTED = "2026-01-02T03:04:05Z"
 class Account:
     """An account whose answers are checked against the services' own models; None: it refuses."""
 
-    def __init__(self, sandboxes: int | None = 1_000, table_units: int | None = 40_000) -> None:
+    def __init__(
+        self,
+        sandboxes: int | None = 1_000,
+        table_units: int | None = 40_000,
+        orchestration: dict[str, float] | None = None,
+    ) -> None:
         self.stubbers, self.clients = list[Stubber](), dict[str, Any]()
         limits = {"CodeSizeZipped": 1, "CodeSizeUnzipped": 1, "ConcurrentExecutions": 5_000, "TotalCodeSize": 1}
         concurrent = {"UnreservedConcurrentExecutions": sandboxes}
@@ -33,12 +39,15 @@ class Account:
         units = {f"{of}Max{kind}CapacityUnits": 80_000 for of in ("Account", "Table") for kind in ("Read", "Write")}
         self._stub("dynamodb", "describe_limits", table_units and {**units, "TableMaxWriteCapacityUnits": table_units})
 
-    def _stub(self, service: str, operation: str, answer: Any) -> None:  # noqa: ANN401 -- JSON
+        quotas = [{"QuotaName": name, "Value": value} for name, value in (orchestration or {}).items()]
+        self._stub("service-quotas", "list_service_quotas", orchestration and {"Quotas": quotas}, ServiceCode="states")
+
+    def _stub(self, service: str, operation: str, answer: Any, **asked: str) -> None:  # noqa: ANN401 -- JSON
         session = boto3.session.Session("test", "test", region_name="us-east-1")
         self.clients[service] = session.client(service)  # type: ignore[call-overload]
         self.stubbers.append(stubber := Stubber(self.clients[service]))
         if answer:
-            stubber.add_response(operation, answer, {})
+            stubber.add_response(operation, answer, asked)
         else:
             stubber.add_client_error(operation, "AccessDeniedException")
         stubber.activate()
@@ -138,6 +147,33 @@ def test_names_of_attributes_are_written_too() -> None:
     record = {"value_bytes": 965}
     problem = problem_of(plan("dynamodb", rate_per_s=6_000, record=record), Account(table_units=10_000))
     assert "is offered 12,000 write units a second" in problem.message
+
+
+def dag_plan(rate_per_s: float, count: int = 5_000) -> JSON:
+    """Return a plan that starts executions of one task each, nine transitions, at a rate."""
+    phases = [{"name": "load", "load": [{"rate_per_s": rate_per_s, "count": count}]}]
+    return {"name": "p", "budget_usd": 10_000, "trials": [dataflow_trial({"name": "one", "stages": [stage("one")]}, phases=phases)]}
+
+
+def test_a_plan_that_starts_more_executions_than_step_functions_does_is_refused() -> None:
+    """They would be throttled, and counted as the store's failures; the region's default holds until it is raised."""
+    problem = problem_of(dag_plan(400, 60_000), Account(sandboxes=100_000))
+    assert (problem.path, problem.value) == ("trials[0].phases[0].load", "400")
+    assert problem.message.startswith(
+        "asks Step Functions for up to 400 executions a second, and the account has 300 a second in this region, "
+    )
+    assert "AWS's default" in problem.message
+    assert '"StartExecution throttle token refill rate per second"' in problem.remedy
+
+
+def test_what_the_account_has_been_given_of_step_functions_counts() -> None:
+    """A quota that was raised refuses nothing, and one that is a new account's refuses earlier."""
+    raised = {name: 10_000.0 for names in QUOTA_NAMES.values() for name in names}
+    validate(dag_plan(400, 60_000), Account(sandboxes=100_000, orchestration=raised))
+    small = {**raised, **dict.fromkeys(QUOTA_NAMES["StateTransition"], 50.0)}
+    problem = problem_of(dag_plan(10), Account(orchestration=small))
+    assert "90 state transitions (9 an execution) a second" in problem.message
+    assert problem.message.endswith("and the account has 50 a second in this region, and 50 at once")
 
 
 def test_an_emulator_is_asked_for_no_quota() -> None:

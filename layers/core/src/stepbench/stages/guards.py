@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -22,6 +22,7 @@ from stepbench.costs.dynamodb import blob_write_units
 from stepbench.errors import PlanError, Problem
 from stepbench.observability import logger
 from stepbench.planning import expanded
+from stepbench.planning.orchestration import QUOTA_NAMES, Bucket, default_buckets, orchestration_problems
 from stepbench.records.storage.run_register import Budgets, OverBudgetError
 from stepbench.stages.plan_phase import concurrency
 
@@ -41,7 +42,7 @@ HISTORY_EVENTS = 25_000
 EVENTS_PER_STATE, STATES_PER_TRIAL, STATES_PER_PHASE, STATES_PER_LOOK, LANES = 6, 60, 30, 4, 2
 WATCH_S = 600
 """So long a round of a watcher's loop takes at least; loads are watched for hours."""
-_KEPT, _KEPT_S = "quotas", 3_600
+_KEPT, _KEPT_BUCKETS, _KEPT_S = "quotas", "orchestration", 3_600
 _DEFAULT = "which is AWS's default, since the account's own could not be read"
 
 
@@ -66,6 +67,8 @@ def check_quotas(plan: Plan, services: Services) -> None:
     if not services.settings.emulator:
         quotas = read_quotas(services)
         problems += [*_sandbox_problems(plan, quotas), *_unit_problems(plan, quotas)]
+        if any(trial.experiment == "dataflow" for trial in plan.trials):
+            problems += orchestration_problems(plan, read_buckets(services))
     if problems:
         raise PlanError(tuple(dict.fromkeys(problems)))  # once, however often a trial is repeated
 
@@ -134,6 +137,28 @@ def read_quotas(services: Services) -> Quotas:
         numbers = {name: value for name, value in found._asdict().items() if isinstance(value, int)}
         services.register.keep(_KEPT, numbers, _KEPT_S)
     return found
+
+
+def read_buckets(services: Services) -> dict[str, Bucket]:
+    """Return what the account's token buckets of Step Functions hold; they are kept for an hour, too."""
+    buckets = default_buckets(services.settings.aws_region)
+    found = services.register.kept(_KEPT_BUCKETS)
+    if not found:
+        try:
+            found = _applied_quotas(services.aws("service-quotas"))
+        except (BotoCoreError, ClientError):
+            logger.exception("Step Functions' quotas could not be read")
+            return buckets
+        services.register.keep(_KEPT_BUCKETS, found, _KEPT_S)
+    read = {name: [found.get(quota, 0) for quota in quotas] for name, quotas in QUOTA_NAMES.items()}
+    return {**buckets, **{name: Bucket(*numbers, source="") for name, numbers in read.items() if all(numbers)}}
+
+
+def _applied_quotas(client: Any) -> dict[str, int]:  # noqa: ANN401 -- boto3's
+    wanted = {quota for quotas in QUOTA_NAMES.values() for quota in quotas}
+    pages = client.get_paginator("list_service_quotas").paginate(ServiceCode="states")
+    quotas = [quota for page in pages for quota in page["Quotas"]]
+    return {quota["QuotaName"]: int(quota["Value"]) for quota in quotas if quota.get("QuotaName") in wanted}
 
 
 def sandboxes(trial: AnyTrial) -> tuple[int, int]:
