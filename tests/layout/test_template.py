@@ -712,8 +712,8 @@ def test_a_regression_is_sent_by_email_where_one_is_given() -> None:
     assert "RoleArn" not in target
 
 
-def test_a_schedule_starts_a_run_named_after_its_invocation() -> None:
-    """A second delivery is the same execution then; what is sent is what StartExecution takes."""
+def test_a_schedule_starts_one_run_for_each_of_its_times() -> None:
+    """A second delivery has another id, and the same time; what is sent is what StartExecution takes."""
     target = TEMPLATE["Resources"]["Schedule"]["Properties"]["Target"]
     assert target["Arn"] == {"Fn::Sub": "arn:${AWS::Partition}:scheduler:::aws-sdk:sfn:startExecution"}
     text = target["Input"]["Fn::Sub"]
@@ -721,7 +721,14 @@ def test_a_schedule_starts_a_run_named_after_its_invocation() -> None:
     values = {"BenchmarkStateMachine": machine, "SchedulePlan": "quick-unloaded-s3"}
     for name, value in values.items():
         text = text.replace(f"${{{name}}}", value)
-    sent = json.loads(text.replace("<aws.scheduler.execution-id>", "d32c5kddcf5bb8c3"))
+    attributes = {
+        "execution-id": "d32c5kddcf5bb8c3",
+        "schedule-arn": "arn:aws:scheduler:us-east-1:000000000000:schedule/stepbench/nightly",
+        "scheduled-time": "2022-03-22T18:59:43Z",
+    }
+    for name, value in attributes.items():
+        text = text.replace(f"<aws.scheduler.{name}>", value)
+    sent = json.loads(text)
     given = {f"{name[0].lower()}{name[1:]}": value for name, value in sent.items()}
     shape = (
         botocore.session.get_session().get_service_model("stepfunctions").operation_model("StartExecution").input_shape
@@ -730,4 +737,5 @@ def test_a_schedule_starts_a_run_named_after_its_invocation() -> None:
     assert not ParamValidator().validate(given, shape).has_errors()
     request = parse_request(json.loads(given["input"]))
     assert (request.plan, request.source, request.team) == ("quick-unloaded-s3", "schedule", "default")
-    assert given["name"] == "d32c5kddcf5bb8c3"
+    assert given["name"] == attributes["execution-id"]
+    assert request.scheduled == f"{attributes['schedule-arn']} {attributes['scheduled-time']}"

@@ -115,6 +115,12 @@ def test_a_run_is_starting_until_it_joins_or_is_closed(register: RunRegister) ->
     assert register.starting(at(4)) == ["lost", "new"]
 
 
+def test_a_schedule_s_time_belongs_to_the_run_that_asked_first(register: RunRegister) -> None:
+    """Whoever asks again, as a state that is retried does, has it still."""
+    asked = [("night 1", "one"), ("night 1", "two"), ("night 1", "one"), ("night 2", "two")]
+    assert [register.claim(*each) for each in asked] == ["one", "one", "one", "two"]
+
+
 def test_numbers_are_kept_for_their_time(register: RunRegister) -> None:
     """DynamoDB removes what has expired only days later."""
     assert register.kept("quotas") == {}

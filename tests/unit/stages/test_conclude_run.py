@@ -115,7 +115,7 @@ def test_an_unknown_run_is_no_mistake() -> None:
 def suspicious(memory: MemoryServices, run_id: str, **fields: Any) -> None:  # noqa: ANN401 -- the output's fields
     """Conclude a run whose report has something to say of the runs before it."""
     memory.services.runs.put_model(
-        layout.run_key(run_id, "request.json"), RunRequest(plan="nightly", source="schedule")
+        layout.run_key(run_id, "request.json"), RunRequest(plan="nightly", source="schedule", scheduled="arn night")
     )
     task = ConcludeRunInput(run_id=run_id, machine_arn="machine", report=report(run_id, **fields))
     conclude_run(task, memory.services)
@@ -129,6 +129,7 @@ def test_a_suspected_regression_is_confirmed_by_one_further_run_before_anybody_i
     ((name, document),) = aws.started.items()
     request = RunRequest.model_validate_json(document)
     assert (name, request.confirms, request.plan, request.source) == ("first-confirm", "first", "nightly", "schedule")
+    assert not request.scheduled  # that time has its run
     assert "RegressionDetected" not in aws.events
 
 

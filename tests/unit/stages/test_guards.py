@@ -152,7 +152,11 @@ def test_names_of_attributes_are_written_too() -> None:
 def dag_plan(rate_per_s: float, count: int = 5_000) -> JSON:
     """Return a plan that starts executions of one task each, nine transitions, at a rate."""
     phases = [{"name": "load", "load": [{"rate_per_s": rate_per_s, "count": count}]}]
-    return {"name": "p", "budget_usd": 10_000, "trials": [dataflow_trial({"name": "one", "stages": [stage("one")]}, phases=phases)]}
+    return {
+        "name": "p",
+        "budget_usd": 10_000,
+        "trials": [dataflow_trial({"name": "one", "stages": [stage("one")]}, phases=phases)],
+    }
 
 
 def test_a_plan_that_starts_more_executions_than_step_functions_does_is_refused() -> None:

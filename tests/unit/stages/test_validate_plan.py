@@ -99,6 +99,19 @@ def test_a_run_that_is_over_is_not_begun_again() -> None:
     assert memory.bucket.objects == before
 
 
+def test_a_schedule_that_delivers_twice_starts_one_run() -> None:
+    """Each attempt of EventBridge Scheduler's has an id of its own: its second delivery would cost a second run."""
+    memory = MemoryServices()
+    night = {"plan": "quick-unloaded-s3", "source": "schedule", "scheduled": "arn:schedule 2026-01-02T03:00:00Z"}
+    validate_plan(task(night), memory.services)
+    validate_plan(task(night), memory.services)  # the state is tried again
+    with pytest.raises(RunEndedError, match="2026-01-02T03:00:00Z has started run run-1 already"):
+        validate_plan(task(night, "run-2"), memory.services)
+    assert set(memory.register.runs) == {"run-1"}
+    validate_plan(task({**night, "scheduled": "arn:schedule 2026-01-03T03:00:00Z"}, "run-3"), memory.services)
+    assert set(memory.register.runs) == {"run-1", "run-3"}
+
+
 @pytest.mark.parametrize(
     "plan", [{"Comment": "Insert your JSON here"}, None, {**two_trials(), "budget_usd": 0}, {**two_trials(), "x": 1}]
 )

@@ -34,6 +34,11 @@ class RunRequest(Contract):
     team: TeamName = Field(default=DEFAULT_TEAM, description="Who pays for the run, and sees it.")
     caller: str = Field(default="", max_length=2_048, description="ARN or JWT subject of who asked for it.")
     source: Literal["api", "console", "schedule"] = "console"
+    scheduled: str = Field(
+        default="",
+        max_length=2_048,
+        description="A schedule's ARN, and the time of the run: no second run is started for it.",
+    )
     regressions: DetectorSettings | None = Field(
         default=None, description="How the run is set against its plan's earlier ones; a scheduled one always is."
     )

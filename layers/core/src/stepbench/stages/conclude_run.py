@@ -63,7 +63,9 @@ def _tell_regressions(task: ConcludeRunInput, run: RunRecord, services: Services
     if not task.report.confirm or run.confirms or request is None:
         return
     name = f"{run.run_id[: MAX_NAME - len(CONFIRMING)]}{CONFIRMING}"
-    document = request.model_copy(update={"confirms": run.run_id}).model_dump_json(exclude_defaults=True)
+    document = request.model_copy(update={"confirms": run.run_id, "scheduled": ""}).model_dump_json(
+        exclude_defaults=True
+    )
     try:
         services.aws("stepfunctions").start_execution(stateMachineArn=task.machine_arn, name=name, input=document)
     except (BotoCoreError, ClientError):  # the next scheduled run confirms it as well; this one has to leave the queue

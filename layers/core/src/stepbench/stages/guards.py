@@ -19,7 +19,7 @@ from stepbench.contracts.target import (
 )
 from stepbench.contracts.transfer import TransferTrial
 from stepbench.costs.dynamodb import blob_write_units
-from stepbench.errors import PlanError, Problem
+from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.observability import logger
 from stepbench.planning import expanded
 from stepbench.planning.orchestration import QUOTA_NAMES, Bucket, default_buckets, orchestration_problems
@@ -88,6 +88,21 @@ def check_baseline(request: RunRequest, plan: str, services: Services) -> None:
         message = f"is no run of team {request.team} and plan {plan} that went through"
         remedy = "Name one of them (GET /runs), or leave the baseline out."
         raise PlanError([Problem("regressions.baseline.run_id", f'"{baseline.run_id}"', message, remedy)])
+
+
+def check_delivery(request: RunRequest, run_id: str, services: Services) -> None:
+    """
+    End a run that a schedule has started a second time: each attempt of its has another id, and so another name.
+
+    Raises:
+        RunEndedError: another run was started for the same time of the same schedule.
+    """
+    if not request.scheduled:
+        return
+    first = services.register.claim(request.scheduled, run_id)
+    if first != run_id:
+        message = f"{request.scheduled} has started run {first} already; leave scheduled out to run the plan once more"
+        raise RunEndedError(message)
 
 
 def enter_run(record: RunRecord, services: Services) -> bool:

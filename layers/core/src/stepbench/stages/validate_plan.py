@@ -16,7 +16,7 @@ from stepbench.planning.requests import parse_request, requested_plan
 from stepbench.planning.wall_time import AWS, LOCAL, run_s
 from stepbench.records.storage import layout
 from stepbench.stages.application_traces import resolve_traces
-from stepbench.stages.guards import check_baseline, check_quotas, enter_run
+from stepbench.stages.guards import check_baseline, check_delivery, check_quotas, enter_run
 from stepbench.stages.plan_phase import concurrency, finding_problems
 from stepbench.stages.run_events import RUN_FAILED, announce
 
@@ -41,12 +41,14 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
 
     Raises:
         PlanError: with every problem; no document has been stored then.
-        RunEndedError: a run of this id is over: it was stopped meanwhile, or an old execution's name was taken again.
+        RunEndedError: a run of this id is over, as it was stopped, or an old execution's name was taken again; or its
+            schedule has started another run for the same time.
         RecordsUnavailableError: the results bucket, or the register, does not take what is to be stored.
     """
     request = RunRequest(plan=None)
     try:
         request = parse_request(task.plan)
+        check_delivery(request, task.run_id, services)
         plan = requested_plan(request)
         check_against_stack(plan, services.settings)
         check_quotas(plan, services)

@@ -25,6 +25,7 @@ class MemoryRegister(RunRegister):
         self.turns: dict[str, Turn] = {}
         self.held: dict[str, str] = {}
         self.numbers: dict[str, dict[str, int]] = {}
+        self.claims: dict[str, str] = {}
 
     def add(self, record: RunRecord, budgets: Budgets = Budgets()) -> bool:  # noqa: B008 -- it is immutable
         """See the register."""
@@ -69,6 +70,10 @@ class MemoryRegister(RunRegister):
     def kept(self, name: str) -> dict[str, int]:
         """See the register."""
         return self.numbers.get(name, {})
+
+    def claim(self, scheduled: str, run_id: str) -> str:
+        """See the register."""
+        return self.claims.setdefault(scheduled, run_id)
 
     def page(self, wanted: RunQuery) -> RunPage:
         """See the register."""

@@ -8,12 +8,14 @@ Item shapes, beside the queue's (`run_queue.py`):
     spent    pk spent#<month>   sk <team>    usd: what the team's runs cost that were submitted in that month;
                                 sk *         of all teams
     kept     pk kept#<name>     sk kept      numbers that are known for a while
+    claim    pk claim#<SHA-256> sk claim     run_id: the one run that was started for a schedule's time
 
 What is spent changes in the same transaction as the run that it is spent on, so that each run counts once.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
 from datetime import datetime
 from decimal import Decimal
@@ -39,6 +41,8 @@ _SCANNED = 200
 """So many are read at a time where some are left out afterwards."""
 _SPENT_DAYS = 400
 """So long is kept what a month has cost."""
+_CLAIMED_DAYS = 7
+"""A schedule tries for a day at the most to deliver (EventBridge Scheduler's MaximumEventAgeInSeconds)."""
 _EVERYBODY = "*"
 Whose = Literal["team", "account"]
 
@@ -167,6 +171,18 @@ class RunRegister(RunQueue):
         found = self._get(_kept_key(name)) or {"expires_at": 0}
         is_over = int(found["expires_at"]) <= time.time()
         return {} if is_over else {key: int(value) for key, value in found.items() if key not in _INDEXED}
+
+    def claim(self, scheduled: str, run_id: str) -> str:
+        """Return the run that a schedule's time belongs to: the first one that has asked."""
+        key = {"pk": f"claim#{hashlib.sha256(scheduled.encode()).hexdigest()}", "sk": "claim"}
+        claim = {
+            "Item": {**key, "run_id": run_id, "expires_at": int(time.time()) + _CLAIMED_DAYS * 86_400},
+            "ConditionExpression": "attribute_not_exists(pk) OR run_id = :run_id",
+            "ExpressionAttributeValues": {":run_id": run_id},
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        failed = self._transact({"Put": claim})
+        return str(failed[0]["run_id"]) if failed else run_id
 
     def page(self, wanted: RunQuery) -> RunPage:
         """Return the runs that are asked for, newest first."""
