@@ -17,6 +17,7 @@ import psutil
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.archives import PACKED, pack_layers
 from stepbench.local.processes import log_tail, spawn, terminate
+from stepbench.local.quota_remedies import quota_remedy
 from stepbench.local.stack import REGION, local_client
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def run_sam(paths: Paths, arguments: list[str], *, timeout_s: float, account: Ma
         account: the environment variables that say which account, region and endpoint it works on.
 
     Raises:
-        LocalEnvironmentError: it failed, or was not done in time; with the end of its output.
+        LocalEnvironmentError: it failed, or was not done in time; with the end of its output, and the quota it is about.
     """
     name = f"`sam {arguments[0]}`"
     log = paths.logs / f"sam-{arguments[0]}.log"
@@ -202,7 +203,8 @@ def run_sam(paths: Paths, arguments: list[str], *, timeout_s: float, account: Ma
         terminate([pid])
         raise
     if code:
-        message = f"{name} failed with exit code {code}{log_tail(log)}"
+        said = log_tail(log)
+        message = f"{name} failed with exit code {code}{said}{quota_remedy(said)}"
         raise LocalEnvironmentError(message)
 
 
