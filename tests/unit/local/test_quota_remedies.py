@@ -22,8 +22,7 @@ MEMORY = "'MemorySize'\n   value failed to satisfy constraint: Member must have 
         (VCPUS, "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "LoadHost=on takes 8"),
         (MEMORY, "3,008 MB", "TransferMemorySize"),
         (
-            "Specified ReservedConcurrentExecutions for function decreases account's UnreservedConcurrentExecution below "
-            "its minimum value of [100].",
+            "Specified ReservedConcurrentExecutions for function decreases account's unreserved below its minimum",
             '"Concurrent executions"',
             "ClockCheck=off",
         ),

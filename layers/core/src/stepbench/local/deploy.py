@@ -186,7 +186,7 @@ def run_sam(paths: Paths, arguments: list[str], *, timeout_s: float, account: Ma
         account: the environment variables that say which account, region and endpoint it works on.
 
     Raises:
-        LocalEnvironmentError: it failed, or was not done in time; with the end of its output, and the quota it is about.
+        LocalEnvironmentError: it failed, or was not done in time; with the end of its output, and its remedy.
     """
     name = f"`sam {arguments[0]}`"
     log = paths.logs / f"sam-{arguments[0]}.log"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+_HOSTS = "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
 _REMEDIES = {
-    "VcpuLimitExceeded": 'EC2\'s "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances" counts vCPUs, 5 in a new '
-    "account: LoadHost=on takes 8, EtcdNodes=on 6, CassandraNode=on 2 with the default types",
-    "ReservedConcurrentExecutions": 'Lambda\'s "Concurrent executions" has to leave 100 unreserved: deploy with ClockCheck=off',
+    "VcpuLimitExceeded": f'EC2\'s "{_HOSTS}" counts vCPUs, 5 in a new account: LoadHost=on takes 8, EtcdNodes=on 6, '
+    "CassandraNode=on 2 with the default types",
+    "ReservedConcurrentExecutions": 'Lambda\'s "Concurrent executions" leaves less than 100 unreserved: deploy with '
+    "ClockCheck=off",
     "4KB limit": "Lambda's environments hold 4 KB in all: shorten Teams, or the addresses of servers that are given",
     "'MemorySize' value failed": "a new account's functions have 3,008 MB at the most: lower TransferMemorySize, "
     "TaskMemorySize and MeasuredMemorySize",
