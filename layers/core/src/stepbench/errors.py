@@ -92,7 +92,7 @@ class RunFailedError(StepbenchError):
 
 
 class RunEndedError(StepbenchError):
-    """The run was stopped before its turn came, or its schedule has started another: its execution ends. Never retried."""
+    """The run was stopped before its turn, or its schedule has started another: its execution ends. Never retried."""
 
 
 class TaskFailedError(StepbenchError):

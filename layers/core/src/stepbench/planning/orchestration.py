@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STARTS, TRANSITIONS = "StartExecution", "StateTransition"
 QUOTA_NAMES = {
-    name: tuple(f"{name} throttle token {part}" for part in ("bucket size", "refill rate per second"))
+    name: (f"{name} throttle token bucket size", f"{name} throttle token refill rate per second")
     for name in (STARTS, TRANSITIONS)
 }
 """As Service Quotas has them, of the service `states`."""

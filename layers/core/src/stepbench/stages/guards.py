@@ -165,8 +165,10 @@ def read_buckets(services: Services) -> dict[str, Bucket]:
             logger.exception("Step Functions' quotas could not be read")
             return buckets
         services.register.keep(_KEPT_BUCKETS, found, _KEPT_S)
-    read = {name: [found.get(quota, 0) for quota in quotas] for name, quotas in QUOTA_NAMES.items()}
-    return {**buckets, **{name: Bucket(*numbers, source="") for name, numbers in read.items() if all(numbers)}}
+    for name, (size, refill) in QUOTA_NAMES.items():
+        if size in found and refill in found:
+            buckets[name] = Bucket(found[size], found[refill], source="")
+    return buckets
 
 
 def _applied_quotas(client: Any) -> dict[str, int]:  # noqa: ANN401 -- boto3's

@@ -135,7 +135,7 @@ def test_a_function_that_is_executed_again_in_another_scope_does_not_wait_for_it
     inner = service._execute_function
     service.release.set()
 
-    def twice(function: dict[str, Any], event: str) -> str:
+    def twice(function: dict[str, Any], event: str) -> Any:  # noqa: ANN401 -- JSON
         scoped = {**function, "scoped": True}
         return inner(function, event) if "scoped" in function else service._execute_function(scoped, event)
 
