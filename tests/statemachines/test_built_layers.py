@@ -93,7 +93,7 @@ def test_a_function_and_its_layers_fit_into_lambda(artefacts: Path, function: st
 
 
 @pytest.mark.nightly("layers")
-@pytest.mark.parametrize(("runtime", "architecture"), TARGETS, ids="-".join)
+@pytest.mark.parametrize(("runtime", "architecture"), TARGETS, ids=map("-".join, TARGETS))
 def test_functions_and_layers_of_every_target_fit_into_lambda(
     artefacts: Path, tmp_path: Path, runtime: str, architecture: str
 ) -> None:

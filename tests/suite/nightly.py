@@ -52,7 +52,7 @@ class Ended(NamedTuple):
         return "out of time" if self.code in OUT_OF_TIME else "failed"
 
 
-LIMITS_S = {"api": 1_200, "cassandra": 900, "faults": 1_200, "layers": 2_400, "permissions": 900}
+LIMITS_S = {"api": 1_200, "cassandra": 900, "faults": 1_200, "permissions": 900}
 """Of parts that take longer than most."""
 USUAL_LIMIT_S = 600
 WITH_CASES = {"api": (*MAKE, "test-api")}
