@@ -1,5 +1,6 @@
 """Entry point `SweepTargets`: finish what an execution could not."""
 
+import stepbench.compiled  # noqa: F401 -- first: it says for which machine the layers were built
 from stepbench.contracts.run_tasks import SweepTargetsInput
 from stepbench.observability import observed
 from stepbench.stages.services import stage_handler

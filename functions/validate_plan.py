@@ -1,5 +1,6 @@
 """Task `ValidatePlan`: a user's plan in, stored and priced trials out, or a refusal."""
 
+import stepbench.compiled  # noqa: F401 -- first: it says for which machine the layers were built
 from stepbench.contracts.run_tasks import ValidatePlanInput
 from stepbench.observability import observed
 from stepbench.stages.services import stage_handler

@@ -7,7 +7,6 @@ Slow (a container each), so no part of `make test`: `make test-sam-local`, and e
 from __future__ import annotations
 
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stepbench.compiled import processor
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.deploy import python_runtime
 from stepbench.local.invoking import STEPS
 from stepbench.local.paths import find_paths
 from stepbench.local.processes import listening_addresses
-from stepbench.local.sam_local import ARCHITECTURES, bridge_address, forwarded
+from stepbench.local.sam_local import bridge_address, forwarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ def bridge() -> str:
     except LocalEnvironmentError as error:
         pytest.skip(f"sam local: {error}")
     runtime = python_runtime(find_paths({}, Path.cwd()))
-    image = f"public.ecr.aws/lambda/{runtime.replace('python', 'python:')}-{ARCHITECTURES[platform.machine()]}"
+    image = f"public.ecr.aws/lambda/{runtime.replace('python', 'python:')}-{processor()}"
     has_image = any(
         subprocess.run(["docker", *asked, image], capture_output=True, check=False, timeout=PULL_S).returncode == 0
         for asked in (("image", "inspect"), ("pull",))

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "layers/core/src"
 PACKAGE = SOURCES / "stepbench"
 FLOORS = (
+    "compiled",
     "errors",
     "clock",
     "settings",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -16,7 +17,8 @@ from elftools.elf.elffile import ELFFile
 from packaging.requirements import Requirement
 from tests.samples.templates import ROOT, load_template
 
-from stepbench.local.deploy import build, python_runtime, sole
+from stepbench.compiled import processor
+from stepbench.local.deploy import NOWHERE, build, emulator_account, python_runtime, run_sam, sole
 from stepbench.local.paths import Paths
 from stepbench.report.figures import for_script, javascript
 
@@ -30,6 +32,10 @@ LAMBDAS_LIBRARIES = {
     *("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"),
 }
 """What wheels may take from the system: Amazon Linux 2023's base image has these, and no libgomp.so.1."""
+ELF_NAMES = {"x86_64": "EM_X86_64", "arm64": "EM_AARCH64"}
+"""Of processors, by AWS's names."""
+COMPILED = {"AnalysisLayer", "ExportLayer", "LearningLayer", "LibrariesLayer", "StoresLayer", "VideoLayer"}
+"""Layers of wheels with libraries; in the others all is Python, JavaScript or JSON."""
 TYPE = "AWS::Serverless::Function"
 FUNCTIONS = {
     name: tuple(layer["Ref"] for layer in body["Properties"]["Layers"])
@@ -209,6 +215,38 @@ def test_a_layer_brings_every_library_that_lambda_has_not(artefacts: Path, layer
     needed = {name for path in libraries for name in _needed_libraries(path)}
     assert len(libraries) > 50
     assert needed - {path.name for path in libraries} <= LAMBDAS_LIBRARIES
+
+
+@pytest.mark.parametrize("layer", sorted(COMPILED))
+def test_a_layer_s_libraries_are_for_the_processor_that_it_was_built_for(artefacts: Path, layer: str) -> None:
+    """A wheel for another one would be found on AWS, by a function that cannot begin."""
+    assert _processors(artefacts / layer) == {ELF_NAMES[processor()]}
+
+
+@pytest.mark.nightly("layers")
+@pytest.mark.parametrize(
+    ("layer", "architectures"), [("LibrariesLayer", ("x86_64", "arm64", "x86_64")), ("VideoLayer", ("arm64",))]
+)
+def test_a_layer_is_built_for_each_processor(tmp_path: Path, layer: str, architectures: tuple[str, ...]) -> None:
+    """By SAM's own Python build and by a Makefile; with one cache, which must not give the other one's."""
+    paths = Paths(ROOT, tmp_path / "home")
+    for architecture in architectures:
+        built = tmp_path / f"built-{architecture}"
+        arguments = ["build", layer, "--build-dir", str(built), "--cached", "--cache-dir", str(tmp_path / "cache")]
+        overrides = [f"PythonRuntime={python_runtime(paths)}", f"Architecture={architecture}"]
+        account = emulator_account(NOWHERE)
+        run_sam(paths, [*arguments, "--parameter-overrides", *overrides], timeout_s=600, account=account)
+        assert _processors(built / layer) == {ELF_NAMES[architecture]}
+
+
+def _processors(layer: Path) -> set[str]:
+    """Return for which processors a layer's libraries are, by their headers; none where it has no library."""
+    found = set()
+    for path in layer.rglob("*.so*"):
+        if re.search(r"\.so(\.\d+)*$", path.name):
+            with path.open("rb") as file:
+                found.add(ELFFile(file)["e_machine"])
+    return found
 
 
 def _needed_libraries(path: Path) -> list[str]:

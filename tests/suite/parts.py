@@ -22,7 +22,7 @@ PARTS = {
     "cassandra": "what needs a Cassandra node of its own, or takes minutes on one",
     "environment": "clusters of several members, started and ended",
     "faults": "whole runs that are hit, stopped and aborted",
-    "layers": "sizes of every runtime's and architecture's layers, from their wheels",
+    "layers": "layers of each processor and runtime: what is built, and its size",
     "load-host": "load that a host offers, and hosts that die",
     "permissions": "the whole recording of calls, judged by the template's policies",
     "runs": "whole runs of which `make test` has a shorter one",

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 from tests.samples.services import MemoryServices
 
+from stepbench.compiled import processor
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.errors import PlanError
@@ -164,6 +165,7 @@ def test_the_templates_parameters_are_what_runs() -> None:
     assert json.loads(found.pop("EtcdMetric"))["dimensions"] == [{"Server": "etcd"}]
     assert found == {
         "PythonRuntime": "python3.12",
+        "Architecture": processor(),
         "LeadSeconds": "3",
         "ClockCheck": "on",
         "LoadHost": "own",

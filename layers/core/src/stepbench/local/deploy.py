@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from stepbench.compiled import processor
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.archives import PACKED, pack_layers
 from stepbench.local.processes import log_tail, spawn, terminate
@@ -101,7 +102,8 @@ def build(paths: Paths, runtime: str, template: str = "template.yaml", *, archit
     """
     Run `sam build`, unless the last build was of the same sources for the same runtime and architecture.
 
-    Layers are built for both: deployed as another architecture's, nothing of theirs could be imported.
+    Layers are built for both: deployed as another architecture's, nothing of theirs could be imported. Without one
+    it is this machine's, on which the embedded run has its functions.
 
     Returns:
         The fingerprint of what is built.
@@ -110,7 +112,7 @@ def build(paths: Paths, runtime: str, template: str = "template.yaml", *, archit
         LocalEnvironmentError: the build failed; with the end of its output.
     """
     stamp = paths.build / _STAMP
-    target = {"PythonRuntime": runtime, **({"Architecture": architecture} if architecture else {})}
+    target = {"PythonRuntime": runtime, "Architecture": architecture or processor()}
     wanted = fingerprint(paths.root, (*BUILT_FROM, template), target)
     if stamp.exists() and stamp.read_text() == wanted:
         return wanted

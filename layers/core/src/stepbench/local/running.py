@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stepbench.contracts.cause import plain_cause
 from stepbench.contracts.result import Failure, RunSummary
 from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
 from stepbench.errors import (
@@ -217,4 +218,4 @@ def _cause(executions: Executions) -> str:
     if error == PlanError.__name__:
         message = f"is refused by the stack: {cause}"
         raise PlanError([Problem(path="plan", value=executions.run.run_id, message=message, remedy="Mend the plan.")])
-    return f"execution {described.get('status')}: {error}: {cause}".rstrip(": ")
+    return f"execution {described.get('status')}: {error}: {plain_cause(cause)}".rstrip(": ")

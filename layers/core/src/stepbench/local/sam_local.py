@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import ipaddress
 import json
-import platform
 import re
 import subprocess
 import threading
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepbench.compiled import processor
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.deploy import NOWHERE, emulator_account, python_runtime, sam_environment
 from stepbench.local.invoking import deployed_functions
@@ -41,7 +41,6 @@ ANY = "ValidatePlanFunction"
 """Its variables are those that all functions have; for one that this stack's parameters leave out."""
 DOCKER_S, INVOKE_S = 30, 420
 RESTRICTED = "sam_restricted.py"
-ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
 _CONTAINER = re.compile(r"SAM_CONTAINER_ID: ([0-9a-f]+)")
 _PORT = re.compile(rf"(?<![\d.]){re.escape(LOOPBACK)}:(\d+)")
 
@@ -131,8 +130,7 @@ def sam_local(paths: Paths, session: LocalSession, *, restricted: bool) -> Itera
         LocalEnvironmentError: Docker does not answer.
     """
     bridge, runtime = bridge_address(), python_runtime(paths)
-    architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
-    image = f"public.ecr.aws/lambda/{runtime.replace('python', 'python:')}-{architecture}"
+    image = f"public.ecr.aws/lambda/{runtime.replace('python', 'python:')}-{processor()}"
     made_here = _docker("image", "inspect", "--format", "{{json .Config.Labels}}", image)
     variables = deployed_variables(session.stack, bridge)
     ports = {int(found) for each in variables.values() for value in each.values() for found in _ports(value, bridge)}

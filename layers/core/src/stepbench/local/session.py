@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stepbench.compiled import processor
 from stepbench.contracts.target import PostgresqlTarget, RedisTarget
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.dashboard.background import start_dashboard
@@ -91,6 +92,7 @@ def parameters(
     servers = {server.name: server.endpoint for server in state.servers}
     return {
         "PythonRuntime": runtime,
+        "Architecture": processor(),
         "LeadSeconds": str(LEAD_S),
         "RunsAtOnce": "one",
         "ClockCheck": "on",

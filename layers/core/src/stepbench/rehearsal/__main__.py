@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stepbench.compiled import processor
 from stepbench.errors import PlanError, Problem, StepbenchError
 from stepbench.loading import read_model
 from stepbench.local.deploy import python_runtime
@@ -78,7 +79,11 @@ def rehearse(options: argparse.Namespace) -> int:
     folder = options.out.resolve() / f"rehearsal-{options.stack}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
     paths = Paths(find_paths(os.environ, Path.cwd()).root, folder / "sam")
     runtime = runtime_parameters(python_runtime(paths))
-    named = {"ClockReference": "" if account.emulator else CLOCK_REFERENCE, "Emulator": account.emulator}
+    named = {
+        "ClockReference": "" if account.emulator else CLOCK_REFERENCE,
+        "Emulator": account.emulator,
+        "Architecture": processor() if account.emulator else "x86_64",
+    }
     notebook = Notebook(folder, account, begin(account, options.stack, rounds, options.budget))
     notebook.note()
     rehearser = Rehearser(

@@ -149,7 +149,7 @@ class Rehearser:
             self._build_layers()
 
     def _build_layers(self) -> None:
-        build(self.paths, self.parameters["PythonRuntime"], architecture=self.parameters.get("Architecture", ""))
+        build(self.paths, self.parameters["PythonRuntime"], architecture=self.parameters["Architecture"])
 
     def _deploy(self, one: Round, parameters: Mapping[str, str]) -> bool:
         """Return whether it is there; a failure of the first deployment is raised, since no other can follow it."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 from typing import TYPE_CHECKING
 
+from stepbench.compiled import processor
 from stepbench.costs.standing import Deployment, parse_options
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ def deployment(settings: Settings) -> Deployment:
     """Return it from the settings, and from this function's own processor, which all of them share."""
     return Deployment(
         region=settings.aws_region,
-        arm64=platform.machine() in {"aarch64", "arm64"},
+        arm64=processor() == "arm64",
         emulator=settings.emulator,
         options=parse_options(settings.stack_options),
     )
