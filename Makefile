@@ -120,7 +120,7 @@ setup-test: $(VENV)/.dev $(VENV)/.compiled node_modules/.ready setup-cassandra p
 
 .PHONY: packages
 packages:
-	.ci/system-packages chromium nodejs redis-server
+	.ci/system-packages chromium nodejs redis-server jq curl
 
 $(UV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import RUN_LIMIT_S, TO_BE_STOPPED, Deployment, plan, wait_for
+from tests.integration.documentation.blocks import of_kind
 
 from stepbench.contracts.result import RunSummary
+from stepbench.local.stack import API_URL
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(4 * RUN_LIMIT_S)]
+AS_DOCUMENTED = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+"""What docs/api.md exports for a run on one machine."""
 AT_ONCE = 20
 """Cold, if this module begins: they wait for a few sandboxes."""
 
@@ -89,6 +98,45 @@ def test_three_runs_take_turns_one_is_cancelled_and_two_are_compared(
     listed = api.call("GET", "/runs?plan=api&state=succeeded").body["runs"]
     assert [run["run_id"] for run in listed] == [second, first]
     assert deployment.settled_inventory(before) == before
+
+
+def test_the_documented_python_starts_a_run_and_waits_for_it(deployment: Deployment) -> None:
+    """As docs/api.md has it, with the two lines of "On one machine": it read no region, and knew no host."""
+    example, local = (each.text for each in of_kind("python") if each.page == "docs/api.md")
+    api, emulator = deployment.stack.outputs[API_URL], deployment.endpoint("emulator")
+    local = local.replace("http://127.0.0.1:PORT", emulator)
+    local = local.replace("API_ID.execute-api.localhost:PORT", urlsplit(api).netloc)
+    small = json.dumps(plan("documented", "s3", warm_up=5, measured=20))
+    start = 'run = call("POST", "/runs", {"plan": "quick-unloaded-s3"})'
+    waits, prints = "time.sleep(10)", 'print(run["state"]'
+    assert all(example.count(each) == 1 for each in (start, waits, prints))
+    program = example.replace(start, f"{local}run = call('POST', '/runs', {{'plan': json.loads({small!r})}})")
+    answer = subprocess.run(
+        [sys.executable, "-c", program.replace(waits, "time.sleep(0.5)")],
+        env={"PATH": os.defpath, **AS_DOCUMENTED},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_LIMIT_S,
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.startswith("succeeded\n")
+
+
+def test_the_documented_call_of_curl_is_signed(deployment: Deployment) -> None:
+    """The function `call` of docs/api.md, in the environment that the page sets."""
+    text = next(each.text for each in of_kind("sh") if each.page == "docs/api.md")
+    function = text[text.index("call() {") :].partition("\n\n")[0]
+    answer = subprocess.run(
+        ["bash", "-euc", f'{function}\ncall "$API/plans"'],
+        env={**os.environ, **AS_DOCUMENTED, "API": deployment.stack.outputs[API_URL], "NO_PROXY": "*"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_LIMIT_S,
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "quick-unloaded-s3" in [each["name"] for each in json.loads(answer.stdout)["plans"]]
 
 
 @pytest.mark.nightly("runs")

@@ -1,9 +1,17 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tests.samples.templates import ROOT, load_template
 
+from stepbench.costs import budgeted, estimate
+from stepbench.digits import dollars
+from stepbench.planning import expanded, parse_plan
 from stepbench.planning.cost_guide import OPTIONS, TYPES, tables, updated
-from stepbench.planning.presets import list_plans
+from stepbench.planning.presets import find_plan, list_plans
+
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import AnyTrial
 
 PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
 
@@ -13,6 +21,23 @@ def test_the_cost_guide_is_what_the_code_says() -> None:
     assert updated(PAGE) == PAGE
     for name, table in tables().items():
         assert f"<!-- {name} -->\n{table}\n<!-- end of {name} -->" in PAGE
+
+
+def test_the_page_on_deploying_has_the_same_numbers() -> None:
+    """Of an idle stack, of the two runs that show whether it works, and of what is made."""
+    page = (ROOT / "docs" / "deploy.md").read_text("utf-8")
+    month = tables()["idle"].splitlines()[2].split("|")[3].strip()
+    trials = [each for store in ("s3", "dynamodb") for each in trials_of(f"quick-unloaded-{store}")]
+    expected, most = (sum(price(trial).total_usd for trial in trials) for price in (estimate, budgeted))
+    resources = load_template("template.yaml")["Resources"].values()
+    assert f"an idle stack {month} a month" in page
+    assert f"the two runs {dollars(expected)}, at most {dollars(most)}" in page
+    assert f"the template's {sum('Condition' not in body for body in resources)} resources" in page
+
+
+def trials_of(preset: str) -> list[AnyTrial]:
+    """Return what a preset runs."""
+    return [each.plan for each in expanded(parse_plan(find_plan(preset)))]
 
 
 def test_every_preset_and_every_option_is_in_it() -> None:

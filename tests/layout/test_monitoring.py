@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import botocore.session
 import pytest
-from botocore import xform_name
 from tests.samples.templates import ROOT, Json, load_template
 from tests.unit.stages.test_await_turn import arrive, queue
 from tests.unit.stages.test_conclude_run import report
@@ -159,27 +156,3 @@ def test_no_two_widgets_stand_in_one_place() -> None:
     """CloudWatch would move them."""
     places = [(widget["x"], widget["y"]) for widget in _dashboard()["widgets"]]
     assert len(set(places)) == len(places)
-
-
-def commands(text: str) -> list[list[str]]:
-    """Return the calls of AWS's command line that a page has, as words."""
-    joined = text.replace("\\\n", " ")
-    calls = re.findall(r"(?:^ {4}|\$\(|; )(aws (?:[^()\n]|\([^()]*\))*)", joined, re.MULTILINE)
-    return [shlex.split(call)[1:] for call in calls]
-
-
-@pytest.mark.parametrize("page", ["console", "runbook"])
-def test_commands_of_a_page_are_ones_that_aws_knows(page: str) -> None:
-    """They are pasted at night."""
-    session = botocore.session.get_session()
-    calls = commands((ROOT / f"docs/{page}.md").read_text())
-    assert calls
-    for service, operation, *words in calls:
-        if service == "s3":
-            continue
-        model = session.get_service_model(service)
-        (named,) = (name for name in model.operation_names if xform_name(name, "-") == operation)
-        shape = model.operation_model(named).input_shape
-        known = {xform_name(name, "-") for name in shape.members} if shape else set()
-        options = {word.removeprefix("--") for word in words if re.fullmatch(r"--[a-z][a-z-]+", word)}
-        assert options - known - {"query", "output", "max-items", "cli-read-timeout", "cli-binary-format"} == set()
