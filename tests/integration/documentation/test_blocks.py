@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -183,6 +184,23 @@ def test_aws_takes_its_commands(calls: list[Call], folder: Path) -> None:
         assert aws_commands.problems(call.words, folder) == "", call
         outputs = re.findall(r"OutputKey=='(\w+)'", " ".join(call.words))
         assert set(outputs) <= load_template("template.yaml")["Outputs"].keys(), call
+
+
+def test_what_aws_is_to_start_is_a_request(calls: list[Call], folder: Path) -> None:
+    """A line break inside of JSON's text is a field that there is not, or no JSON, once the schedule starts a run."""
+    started = 0
+    for call in calls_of(calls, "aws"):
+        given = dict(pairwise(call.words))
+        if "create-schedule" in call.words:
+            text = json.loads(json.loads(given["--target"])["Input"])["Input"]
+        elif "start-execution" in call.words:
+            text = given["--input"]
+        else:
+            continue
+        file = text.removeprefix("file://")
+        is_request(json.loads(text if file == text else (folder / file).read_text()))
+        started += 1
+    assert started == 3
 
 
 @pytest.mark.parametrize(
