@@ -6,14 +6,10 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from stepbench.compiled import explain_mismatch, processor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 LAMBDA_PYTHON = ROOT / ".stepbench/venvs/lambda/bin/python"
@@ -65,7 +61,7 @@ def test_processors_have_aws_s_names(monkeypatch: pytest.MonkeyPatch, machine: s
 
 
 @pytest.fixture(scope="module")
-def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a layer as pip leaves it for the other processor, whose library Python finds and cannot load."""
     layer = tmp_path_factory.mktemp("layer") / "python"
     other = "x86_64" if processor() == "arm64" else "aarch64"

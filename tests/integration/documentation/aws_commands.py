@@ -55,12 +55,13 @@ def problems(words: Sequence[str], folder: Path) -> str:
     if not found:
         return f"{service} has no {operation}"
     shape = _session().get_service_model(service).operation_model(found[0]).input_shape
-    members = {xform_name(name, "-"): name for name in shape.members} if shape else {}
+    shapes = dict(shape.members) if shape else {}
+    members = {xform_name(name, "-"): name for name in shapes}
     unknown = options.keys() - members.keys() - OF_THE_COMMAND_LINE
     if unknown or len(others) != ((service, operation) in TO_A_FILE):
         return f"unknown: {sorted(unknown)} {others}"
     _check_output(options)
-    given = {members[n]: _value(shape.members[members[n]], v, folder) for n, v in options.items() if n in members}
+    given = {members[n]: _value(shapes[members[n]], v, folder) for n, v in options.items() if n in members}
     return str(ParamValidator().validate(given, shape).generate_report()) if shape else ""
 
 
