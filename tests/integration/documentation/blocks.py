@@ -26,7 +26,7 @@ OTHER_KINDS = {"CREATE ROLE stepbench": "sql", "trials[0].phases[0].load[0]": "r
 NO_COMMANDS = {
     "contracts, model ← stats": "the order of rooms in words; tests/layout/test_imports.py holds the rooms to it",
     "testing     ": "the map of rooms, which tests/layout/test_imports.py compares with the order of imports",
-    "offered  = sent+unsent": "the equation of accounting: a definition; tests/integration/stages/test_after_load.py has records that obey it",
+    "offered  = sent+unsent": "a definition; records that obey it: tests/integration/stages/test_after_load.py",
     "flowchart LR": "a drawing; Mermaid's parser is not among the tools",
     "flowchart TB": "drawings that tests/unit/report/test_console.py compares with what is generated",
 }
