@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import boto3
@@ -22,8 +23,6 @@ from stepbench.transfer.files import file_path, file_reads
 from stepbench.transfer.process import Invocation, Process, Sandbox
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from stepbench.contracts.transfer import Source
     from stepbench.local.stores.certificates import Certificates
     from stepbench.stages.services import Services
@@ -89,6 +88,22 @@ def test_seeding_again_changes_nothing(scene: Scene) -> None:
     before = client.head_object(Bucket=bucket, Key=file_path(SEED, 20))["LastModified"]
     assert seed_files(SeedFilesInput(ref=REF), scene.services).done
     assert client.head_object(Bucket=bucket, Key=file_path(SEED, 20))["LastModified"] == before
+
+
+@pytest.mark.emulator
+def test_a_file_that_was_changed_in_its_place_is_made_anew(scene: Scene) -> None:
+    """Eight bytes of one of a hundred files: its size is right, and so is its noted digest; each later read failed."""
+    client, bucket = boto3.client("s3"), scene.services.settings.files_bucket
+    folder, key = Path(scene.services.settings.files_folder), file_path(SEED, 20)
+    whole = client.head_object(Bucket=bucket, Key=key)
+    spoilt = bytearray((folder / key).read_bytes())
+    spoilt[5 * MIB : 5 * MIB + 8] = bytes(8)
+    client.put_object(Bucket=bucket, Key=key, Body=bytes(spoilt), Metadata=whole["Metadata"])
+    (folder / key).write_bytes(spoilt)
+    wrong = [("failed", "wrong-digest")] * 2
+    assert [(row.outcome, row.error) for row in scene.run(scene.task("efs", "s3"))] == wrong
+    assert seed_files(SeedFilesInput(ref=REF), scene.services).done
+    assert [(row.outcome, row.error) for row in scene.run(scene.task("efs", "s3"))] == [("ok", "")] * 2
 
 
 @pytest.mark.emulator

@@ -46,6 +46,8 @@ def test_names_of_cassandra_are_those_of_its_protocol(name: str) -> None:
         (["OOM", "RESOURCE_EXHAUSTED"], ROOM),
         (["ThrottlingException", "timeout"], LOAD),
         (["connect: refused", "57P01"], NETWORK),
+        (["HTTP 503 SlowDown", "HTTP 500"], f"{LOAD} {UNKNOWN}"),
+        (["wrong-digest", "wrong-length: 3 bytes in place of 4"], error_words.REMADE),
         (["XYZ"], UNKNOWN),
         (["53300", "XYZ"], f"{error_words.CONNECTIONS} {UNKNOWN}"),
     ],

@@ -8,6 +8,7 @@ import pytest
 from tests.samples.services import MemoryServices, stored_trial
 from tests.samples.transfers import row
 
+from stepbench.analysis.error_words import REMADE, UNKNOWN
 from stepbench.analysis.transfer_evidence import gather_transfers
 from stepbench.analysis.transfer_trial import NOTHING_TRANSFERRED, transfer_result
 from stepbench.contracts.plan import TransferTrial, TrialRef
@@ -99,11 +100,13 @@ def test_failed_reads_have_no_rate_and_are_told() -> None:
     """A mean without them would be too good."""
     stored = Stored()
     stored.process(0)
-    stored.process(1, outcome="failed", transfer_ns=None, error="ConnectionReset")
+    stored.process(1, outcome="failed", transfer_ns=None, error="wrong-digest")
     result = stored.result()
     assert result.summary.transfers is not None
     assert sum(cell.n for cell in result.summary.transfers.cells) == 2
-    assert "failed_outcomes" in stored.kinds()
+    (found,) = (each for each in result.summary.caveats if each.kind == "failed_outcomes")
+    told = "2 of 8 reads failed (wrong-digest (not the bytes that were stored) 2); what failed has no rate."
+    assert (found.text, found.remedy) == (told, REMADE)
 
 
 def test_a_trial_without_one_whole_file_has_failed() -> None:
@@ -113,7 +116,7 @@ def test_a_trial_without_one_whole_file_has_failed() -> None:
     failure = stored.result().summary.failure
     assert failure is not None
     assert failure.error == NOTHING_TRANSFERRED
-    assert "2 x HTTP 403" in failure.cause
+    assert failure.cause == f"no file was read whole: HTTP 403 2. {UNKNOWN}"
 
 
 def test_rows_that_the_log_tells_otherwise_are_a_disagreement() -> None:

@@ -13,7 +13,7 @@ from tests.samples.services import MemoryServices
 from tests.samples.transfer_processes import digest, transfer_spec
 
 from stepbench.contracts.transfer_rows import SeedFilesInput
-from stepbench.errors import TargetUnavailableError, TrialCancelledError
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError, TrialCancelledError
 from stepbench.local.memory_services import MemoryBucket
 from stepbench.records.storage import layout
 from stepbench.stages import seed_files as stage
@@ -147,6 +147,59 @@ def test_what_is_not_as_it_has_to_be_is_made_anew(tmp_path: Path, spoil: str) ->
     assert scene.seed()
     assert (scene.files.objects[key], file.read_bytes()) == (body, body)
     assert scene.files.metadata[key] == {"xxh3": digest(body)}
+
+
+@pytest.mark.parametrize("source", ["s3", "efs"])
+def test_what_a_read_has_found_damaged_is_made_anew_once(tmp_path: Path, source: str) -> None:
+    """Its size and its noted digest are right; only who reads it whole sees that eight bytes are others."""
+    scene = Scene(tmp_path, 1)
+    assert scene.seed()
+    key, table = "files/7/1.bin", scene.memory.services.table
+    file, body = tmp_path / key, scene.files.objects[key]
+    spoilt = body[:1_000] + bytes(8) + body[1_008:]
+    scene.files.objects[key] = spoilt
+    file.write_bytes(spoilt)
+    table.set_flag(layout.FILES, layout.damaged_flag(source, "", key), "wrong-digest")
+    assert scene.seed()
+    assert (scene.files.objects[key] == body, file.read_bytes() == body) == (source == "s3", source == "efs")
+    scene.files.objects[key] = spoilt
+    assert scene.seed()
+    assert scene.files.objects[key] == spoilt  # the flag is down: each trial asks, and one alone has to wait
+
+
+def test_a_digest_that_is_kept_wrong_is_found_again(tmp_path: Path) -> None:
+    """Files would be made by it, for ever, and each read of them be wrong."""
+    scene = Scene(tmp_path, 1, sources=("efs",))
+    scene.files.objects["files/7/digests.json"] = b'{"1": "aa"}'
+    assert scene.seed()
+    assert (tmp_path / "files/7/1.bin.xxh3").read_text() == "aa\n"
+    scene.memory.services.table.set_flag(layout.FILES, layout.damaged_flag("efs", "", "files/7/1.bin"), "wrong-digest")
+    assert scene.seed()
+    assert (tmp_path / "files/7/1.bin.xxh3").read_text() == f"{digest_of(7, 1)}\n"
+    assert read_digests(scene.memory.services, 7) == {1: digest_of(7, 1)}
+
+
+@pytest.mark.parametrize("spoilt", [b"\xff{", b'{"1": "a', b"[1]", b'{"a": "b"}'])
+def test_damaged_digests_are_found_again(tmp_path: Path, spoilt: bytes) -> None:
+    """The seed gives them; a trial failed without an end of it."""
+    scene = Scene(tmp_path, 1)
+    assert scene.seed()
+    scene.files.objects["files/7/digests.json"] = spoilt
+    (tmp_path / "files/7/1.bin.xxh3").write_bytes(b"\xff\xfe")
+    assert scene.seed()
+    assert read_digests(scene.memory.services, 7) == {1: digest_of(7, 1)}
+    assert (tmp_path / "files/7/1.bin.xxh3").read_text() == f"{digest_of(7, 1)}\n"
+
+
+@pytest.mark.parametrize("name", ["files/7/1.bin/kept", "files/7/1.bin.xxh3/kept", "files"])
+def test_what_stands_in_a_files_place_is_not_tried_again(tmp_path: Path, name: str) -> None:
+    """Nobody but its owner may remove it, and it stands there the second time, too."""
+    scene = Scene(tmp_path, 1, sources=("efs",))
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_bytes(b"somebody's")
+    with pytest.raises(TargetUnreachableError, match=r"not ours to remove: look at it, and take it away\.$"):
+        scene.seed()
+    assert (tmp_path / name).read_bytes() == b"somebody's"
 
 
 def test_a_call_ends_when_its_time_is_over_and_the_next_goes_on(

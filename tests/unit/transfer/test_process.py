@@ -116,6 +116,16 @@ def test_a_fault_is_a_row_and_the_next_file_is_read(server: Server, fault: Fault
     assert (good.outcome, good.place) == ("ok", 1)
 
 
+def test_a_file_of_other_bytes_is_flagged_once_and_no_other_error_is_the_files_own(server: Server) -> None:
+    """`SeedFiles` makes it anew by that; a file that only came badly is left as it is."""
+    server.answers[KEY], server.answers["files/7/cut.bin"] = of_length(len(BODY)), truncated(0.5)
+    run(server, transfer_task(file_read(BODY), file_read(BODY), file_read(BODY, path="files/7/cut.bin")))
+    flags = [item for item in server.items if item["sk"]["S"].startswith("damaged#")]
+    assert [(each["pk"]["S"], each["sk"]["S"], each["reason"]["S"]) for each in flags] == [
+        ("trial#files", layout.damaged_flag("s3", "", KEY), "wrong-digest")
+    ]
+
+
 def test_a_connection_that_is_refused_is_a_row(server: Server) -> None:
     """Nobody listens there; no time of a transfer began."""
     with transfer_server() as gone:

@@ -33,6 +33,11 @@ NETWORK = "Look whether the server was up and reachable at that time: its log, a
 PROTOCOL = "Something else than this store answers at the endpoint, or stands between: look at the address."
 TLS = "Look at the server's certificate and at target.tls."
 INTERNAL = "The store's own failure: its log of that time, or its provider's status page, has more."
+REMADE = (
+    "The file is damaged, or was changed on its way: run again, for which it is made anew; if it goes on, look for "
+    "what changes it."
+)
+MOUNT = "Look whether the file system is mounted, and answers."
 SOMETHING = "Look at the store's log of that time."
 UNKNOWN = "Look at the store's log of that time; the errors are its own words, of which no more is known here."
 
@@ -116,6 +121,15 @@ KNOWN: dict[str, ErrorWords] = {
     errors.NOT_FOUND: ErrorWords("", "Records were not there: evicted, expired, or removed by somebody else."),
     errors.NO_ANSWER: ErrorWords("", LOAD),
     "connect": ErrorWords("", NETWORK),
+    # Transfers' own (`transfer.failures`): of files, and the system's names.
+    "wrong-digest": ErrorWords("not the bytes that were stored", REMADE),
+    "wrong-length": ErrorWords("", REMADE),
+    "EIO": ErrorWords("the disk's, or the file server's, own failure", REMADE),
+    "EACCES": ErrorWords("no permission", REMADE),
+    "EPERM": ErrorWords("no permission", REMADE),
+    "EISDIR": ErrorWords("a directory in the file's place", "Look at what stands there, and take it away."),
+    "mount-gone": ErrorWords("", MOUNT),
+    "no-mount": ErrorWords("", MOUNT),
     "tls": ErrorWords("", TLS),
 }
 _NAMELESS = frozenset({errors.OTHER_ERRORS, "failed", "unknown"})
@@ -125,8 +139,12 @@ _FIRST = (errors.WRONG_VALUE,)
 
 
 def explain(error: str) -> ErrorWords | None:
-    """Return what is known of an error, by its name or by what stands before its colon; None of an unknown one."""
-    return KNOWN.get(error) or KNOWN.get(error.partition(":")[0])
+    """
+    Return what is known of an error; None of an unknown one.
+
+    It goes by its name, by what stands before its colon, or, of `HTTP 503 SlowDown`, by the service's own code.
+    """
+    return KNOWN.get(error) or KNOWN.get(error.partition(":")[0]) or KNOWN.get(error.rpartition(" ")[2])
 
 
 def name_error(error: str) -> str:

@@ -80,13 +80,13 @@ def find_outcome_caveats(evidence: Evidence, findings: Findings) -> Iterator[Cav
                 share = f"{digits.count(events.size)} of {digits.count(window.sent)} {what}"
                 when, errors = _when(evidence, window.phase, events), count_errors(evidence.joined, events)
                 text = f"Window {window.name}: {share} ({digits.percent(events.size / window.sent)}) {ended} {when}: "
-                text += f"{_name_errors(errors)}. {meaning}{_describe_outage(evidence, window)}"
+                text += f"{name_errors(errors)}. {meaning}{_describe_outage(evidence, window)}"
                 text += f"Percentiles are of acknowledged {what} only, so the slowest may be missing."
                 yield Caveat(kind=kind, text=text, remedy=_remedy(errors), windows=(place,))
         if outside := _find_outside(evidence, windows, outcome):
             phases = ", ".join(f"{digits.count(events.size)} in phase {phase}" for phase, events in outside.items())
             errors = count_errors(evidence.joined, np.concatenate([*outside.values()]))
-            text = f"Outside of the measured windows {what} {ended}: {phases} ({_name_errors(errors)}). {meaning}"
+            text = f"Outside of the measured windows {what} {ended}: {phases} ({name_errors(errors)}). {meaning}"
             yield Caveat(kind=kind, text=f"{text}They are in no latency.", remedy=_remedy(errors), windows=())
 
 
@@ -118,7 +118,7 @@ def _describe_outage(evidence: Evidence, window: MeasuredWindow) -> str:
     return f"From {from_s:.1f} s to {to_s:.1f} s of the window, {share} of it, nothing was acknowledged. "
 
 
-def _name_errors(errors: dict[str, int]) -> str:
+def name_errors(errors: dict[str, int]) -> str:
     """Name the most frequent errors, with their counts."""
     named = [f"{name_error(name)} {digits.count(count)}" for name, count in list(errors.items())[:_NAMED]]
     return ", ".join([*named, digits.counted(len(errors) - _NAMED, "other error")] if len(errors) > _NAMED else named)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.caveats.machine import name_this_machine
 from stepbench.analysis.comparability import place_in_run
+from stepbench.analysis.error_words import find_remedies
 from stepbench.analysis.functions import summarise_functions
+from stepbench.analysis.outcomes import name_errors
 from stepbench.analysis.transfers.drawn import draw_transfers
 from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.contracts.result import Accounting, Caveat, Clock, Failure, TrialResult, TrialSummary
@@ -86,8 +89,9 @@ def _account(evidence: TransferEvidence, rows: tuple[TransferRow, ...], again: i
 def _nothing_measured(findings: TransferFindings) -> Failure | None:
     if findings.accounting.ok:
         return None
-    told = ", ".join(f"{count} x {error}" for error, count in list(findings.accounting.errors.items())[:_SHOWN])
-    return Failure(error=NOTHING_TRANSFERRED, cause=f"no file was read whole{f': {told}' if told else ''}")
+    errors = findings.accounting.errors
+    told = f": {name_errors(errors)}. {find_remedies(list(errors)[:_SHOWN])}" if errors else ""
+    return Failure(error=NOTHING_TRANSFERRED, cause=f"no file was read whole{told}")
 
 
 def _caveats(
@@ -101,10 +105,13 @@ def _caveats(
         text = f"What was measured stands in for AWS's ({told}): its rates say nothing about AWS."
         yield Caveat(kind="emulated", text=text, remedy="Run the plan on AWS (sam deploy).")
     if accounting.failed:
+        failed = Counter(row.error for row in rows if row.outcome == "failed")
+        errors = dict(failed.most_common())
         yield Caveat(
             kind="failed_outcomes",
-            text=f"{accounting.failed} of {counted(accounting.offered, 'read')} failed; what failed has no rate.",
-            remedy="See their errors in the accounting.",
+            text=f"{accounting.failed} of {counted(accounting.offered, 'read')} failed ({name_errors(errors)}); "
+            "what failed has no rate.",
+            remedy=find_remedies(list(errors)[:_SHOWN]),
         )
     yield from name_this_machine(evidence.slow_spells)
     yield from _missing(evidence, accounting)

@@ -41,7 +41,11 @@ CAVEATS = {
         "Use cold: required.",
     ),
     "cached": ("cached", "Pages of some files were in memory before they were read.", "Use cold: required."),
-    "wrong_digest": ("wrong digest", "The bytes of some were not the file's.", "Look at these rows before anything."),
+    "wrong_digest": (
+        "wrong digest",
+        "The bytes of some were not the file's.",
+        "Run again: what was read wrong is made anew.",
+    ),
     "client_limit": (
         "client's limit",
         "The reading process used most of a CPU, so that the rate may be its own and not the source's.",

@@ -1,12 +1,15 @@
 """
 Task `SeedFiles`: the files that a trial of `transfer` downloads, made where they are not there yet.
 
-Called until `done`; each call goes on for some minutes, and a file that is there with its size and its digest is left
-as it is. The digests of all files of a seed are kept in the bucket of files, for who plans the reads.
+Called until `done`; each call goes on for some minutes, and a file that is there with its size and its noted digest is
+left as it is, unless a read has found it damaged (`layout.damaged_flag`). It is not read here to find that out: that
+would take as long as to make it, and caches would have it before it is measured. The digests of all files of a seed are
+kept in the bucket of files, for who plans the reads.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from contextlib import contextmanager
@@ -20,7 +23,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.transfer import FILES_SEED
 from stepbench.contracts.transfer_rows import SeedFilesInput, SeedFilesOutput
-from stepbench.errors import TargetUnavailableError
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
 from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.transfer.contents import digest_of, pieces
@@ -28,9 +32,9 @@ from stepbench.transfer.digest import MIB
 from stepbench.transfer.files import digest_path, file_path, manifest_key, stored_digests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
-    from stepbench.contracts.transfer import TransferTrial
+    from stepbench.contracts.transfer import Source, TransferTrial
     from stepbench.stages.services import Services
 
 SEEDER = "seeder"
@@ -42,6 +46,15 @@ PART_MIB = 16
 _DIGEST = "xxh3"
 """The object's metadata that has it."""
 _NOT_FOUND = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
+_IN_THE_WAY = "Something else stands in the place of a file, and is not ours to remove: look at it, and take it away."
+_FORBIDDEN = "Have the folder and what is in it belong to the user that makes the files."
+_NO_ROOM = "Make room there, or read smaller files."
+_LASTING = {
+    **dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP), _IN_THE_WAY),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _FORBIDDEN),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _NO_ROOM),
+}
+"""What a second try finds as it was, and what to do about it."""
 _FILE_MODE = 0o666
 """Whoever may write a file is told by the kernel which of its pages are in memory (see `transfer.page_cache`)."""
 
@@ -86,11 +99,24 @@ def _seed_in_time(task: SeedFilesInput, services: Services) -> SeedFilesOutput:
         if services.clock.now_ns() > until_ns:
             return SeedFilesOutput(done=False)
         _show_life(task.ref.tag, services)
-        digest = digests.get(file_mib) or digest_of(FILES_SEED, file_mib)
+        damaged = _damaged(plan, services, file_mib)
+        known = None if damaged else digests.get(file_mib)  # what is kept may be what is wrong
+        digest = known or digest_of(FILES_SEED, file_mib)
+        file = File(file_mib, digest, partial(_pieces, task.ref.tag, services, file_mib))
         with _as_unavailable():
-            _seed_file(plan, services, File(file_mib, digest, partial(_pieces, task.ref.tag, services, file_mib)))
+            _seed_file(plan, services, file, damaged)
         _keep_digest(services, FILES_SEED, file_mib, digest)
+        for flag in damaged.values():
+            services.table.set_flag(layout.FILES, flag, "")
     return SeedFilesOutput(done=True)
+
+
+def _damaged(plan: TransferTrial, services: Services, file_mib: int) -> dict[Source, str]:
+    """Return the flag of each source from which a read has found the file damaged."""
+    endpoints = {"s3": plan.target.endpoint or ""}
+    path = file_path(FILES_SEED, file_mib)
+    flags = {each: layout.damaged_flag(each, endpoints.get(each, ""), path) for each in plan.sources}
+    return {source: flag for source, flag in flags.items() if services.table.flag(layout.FILES, flag)}
 
 
 def _pieces(tag: str, services: Services, file_mib: int) -> Iterator[bytes]:
@@ -122,25 +148,25 @@ def _manifests(services: Services) -> RunStore:
     bucket = services.settings.files_bucket
     if not bucket:
         message = "this stack has no bucket of files: deploy it with one, or set FILES_BUCKET"
-        raise TargetUnavailableError(message)
+        raise TargetUnreachableError(message)
     return RunStore(services.aws("s3"), bucket)
 
 
-def _seed_file(plan: TransferTrial, services: Services, file: File) -> None:
+def _seed_file(plan: TransferTrial, services: Services, file: File, damaged: Container[Source]) -> None:
     settings = services.settings
     if "s3" in plan.sources:
         endpoint = plan.target.endpoint
         client = _client_of(endpoint, settings.aws_region) if endpoint else services.aws("s3")
         if endpoint:
             _make_bucket(client, settings.files_bucket)
-        if not _is_in_bucket(client, settings.files_bucket, file):
+        if "s3" in damaged or not _is_in_bucket(client, settings.files_bucket, file):
             _upload(client, settings.files_bucket, file)
     if "efs" in plan.sources:
         if not settings.files_folder:
             message = "this stack has no mounted folder of files: deploy it with EFS, or set FILES_FOLDER"
-            raise TargetUnavailableError(message)
+            raise TargetUnreachableError(message)
         folder = Path(settings.files_folder)
-        if not _is_in_folder(folder, file):
+        if "efs" in damaged or not _is_in_folder(folder, file):
             _write(folder, file)
 
 
@@ -193,7 +219,7 @@ def _is_in_folder(folder: Path, file: File) -> bool:
     note = folder / digest_path(FILES_SEED, file.file_mib)
     try:
         is_whole = (folder / file.path).stat().st_size == file.size
-        return is_whole and note.read_text(encoding="ascii").strip() == file.digest
+        return is_whole and note.read_bytes().strip() == file.digest.encode()
     except FileNotFoundError:
         return False
 
@@ -228,4 +254,8 @@ def _as_unavailable() -> Iterator[None]:
         yield
     except (BotoCoreError, ClientError, OSError) as error:
         message = f"a file could not be made: {error}"
+        number = error.errno if isinstance(error, OSError) else None
+        if number in _LASTING:
+            message = f"{message}. {_LASTING[number]}"
+            raise TargetUnreachableError(message) from error
         raise TargetUnavailableError(message) from error

@@ -15,6 +15,15 @@ CANCELLED, STOPPED, NO_TIME = "cancelled", "stopped", "process-timeout"
 """Why a read was cut off: the trial's flag; the task was told to end; the function's own time was over."""
 
 
+_OF_FILE = frozenset({WRONG_DIGEST, "EIO", "EACCES", "EPERM"})
+"""What a file made anew is rid of, and what its size and its noted digest do not show."""
+
+
+def is_damage(error: str) -> bool:
+    """Tell whether a row's `error` is the file's own: `SeedFiles` then makes it anew before the next trial."""
+    return error in _OF_FILE
+
+
 class ReadFailedError(Exception):
     """A read has failed; the text is its row's `error`."""
 

@@ -33,9 +33,16 @@ def manifest_key(seed: int) -> str:
 
 
 def stored_digests(files: RunStore, seed: int) -> dict[int, str]:
-    """Return the digests of the files of a seed that have been made, by size in MiB; `files` is their bucket."""
-    found: dict[str, str] = files.find_json(manifest_key(seed)) or {}
-    return {int(file_mib): digest for file_mib, digest in found.items()}
+    """
+    Return the digests of the files of a seed that have been made, by size in MiB; `files` is their bucket.
+
+    Of a document that is damaged there are none: `SeedFiles` then finds them again from the seed.
+    """
+    try:
+        found = files.find_json(manifest_key(seed)) or {}
+        return {int(file_mib): str(digest) for file_mib, digest in found.items()}
+    except (ValueError, AttributeError):  # no JSON, no text, or no object
+        return {}
 
 
 def file_reads(sources: Iterable[Source], file_mib: int, seed: int, digests: Mapping[int, str]) -> tuple[FileRead, ...]:

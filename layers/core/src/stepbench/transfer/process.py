@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from stepbench.contracts.transfer_rows import TransferRow, TransferRows
@@ -26,7 +27,7 @@ from stepbench.records.storage.receiver_paths import (
 )
 from stepbench.records.storage.t4_store import print_line
 from stepbench.transfer.bucket import BucketAccess, BucketRead
-from stepbench.transfer.failures import CANCELLED, NO_TIME, WRONG_DIGEST, read_error
+from stepbench.transfer.failures import CANCELLED, NO_TIME, WRONG_DIGEST, is_damage, read_error
 from stepbench.transfer.folder import FolderRead
 from stepbench.transfer.progress import Progress
 from stepbench.transfer.surroundings import TaskPlace, make_sandbox_id, own_address, peak_memory_bytes
@@ -127,6 +128,7 @@ class Process:
             rows = TransferRows(rows=tuple(self.rows))
             try:
                 self._store(rows)
+                self._flag_damaged()
             finally:
                 watcher.end()  # who clears up waits until the rows are stored
         return rows
@@ -149,6 +151,15 @@ class Process:
             bucket.put_bytes(key, rows.model_dump_json().encode(), "application/json")
         except RecordsUnavailableError as error:
             raise RecordsLostError(str(error)) from error
+
+    def _flag_damaged(self) -> None:
+        """Have `SeedFiles` make anew what was read wrong. A table that does not answer costs no row."""
+        damaged = {(row.source, row.path): row.error for row in self.rows if is_damage(row.error)}
+        with suppress(RecordsUnavailableError):
+            for (source, path), error in damaged.items():
+                endpoint = self._item.endpoint if source == "s3" else ""
+                table = open_table(self._sandbox.environ, BEAT_PATIENCE)
+                table.set_flag(layout.FILES, layout.damaged_flag(source, endpoint, path), error)
 
     def _read(self, place: int, file: FileRead) -> TransferRow:
         return self._row(place, file, *self._outcome(file))

@@ -204,6 +204,15 @@ def left_sk(target: str, tag: str = "") -> str:
     return f"{target} {tag}"
 
 
+FILES = "files"
+"""In place of a trial's tag: flags of files that trials download; they stay from trial to trial."""
+
+
+def damaged_flag(source: str, endpoint: str, path: str) -> str:
+    """Return the flag of a file that a read has found damaged; its reason is the read's error, empty once mended."""
+    return f"damaged#{source}#{endpoint}#{path}"
+
+
 def trial_pk(tag: str) -> str:
     """Return the partition of everything small about one trial; sort keys below."""
     return f"trial#{tag}"

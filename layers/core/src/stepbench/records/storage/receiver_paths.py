@@ -65,6 +65,10 @@ class ReceiverTable:
         found = self._request(_GET, {"Key": key, "ConsistentRead": True}).get("Item")
         return None if found is None else str(found["reason"]["S"])
 
+    def set_flag(self, tag: str, flag: str, reason: str) -> None:
+        """Set a flag of a trial, or of what stands in its place."""
+        self._put(layout.trial_pk(tag), flag, {"reason": reason, "at_ns": time.time_ns()})
+
     def beat(self, tag: str, who: str, progress: dict[str, int], *, ended: bool = False) -> None:
         """Write a sign of life with counters; `ended`: the last one, in good order."""
         attributes = {"at_ns": time.time_ns(), "progress": progress, **({"ended": True} if ended else {})}
