@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -136,6 +137,15 @@ def test_who_waits_for_anothers_build_says_for_whom(tmp_path: Path) -> None:
             other.communicate()
 
         with sole(tmp_path, waits):
-            assert said == [f"waiting for another stepbench that builds or deploys (pid {other.pid})"]
+            (text,) = said
+            assert text.startswith(f"waiting, for 30 minutes at most, until `{sys.executable} -c ")
+            assert f"(pid {other.pid}, since " in text
     with sole(tmp_path, said.append):
         assert len(said) == 1
+
+
+def test_who_waits_for_anothers_build_does_not_wait_for_ever(tmp_path: Path) -> None:
+    """One that hung at "deploying" kept everybody else waiting, without bound and without a name."""
+    message = rf"is still locked by `.*` \(pid {os.getpid()}, since .* UTC\) after 0 minutes; end that, or wait$"
+    with sole(tmp_path, print), pytest.raises(LocalEnvironmentError, match=message), sole(tmp_path, print, limit_s=0):
+        pass

@@ -71,7 +71,7 @@ def test_a_server_is_found_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("begun", "who"),
-    [(True, rf"a run \(pid {os.getpid()}\).*STEPBENCH_HOME"), (False, "another stepbench")],
+    [(True, rf"`.*` \(pid {os.getpid()}, since .* UTC\) is using .*STEPBENCH_HOME"), (False, "another stepbench")],
     ids=["a run", "no run"],  # the pid is another one in each process of the suite
 )
 def test_whoever_is_in_a_home_keeps_others_out_and_is_named(tmp_path: Path, *, begun: bool, who: str) -> None:

@@ -10,14 +10,14 @@ import os
 import subprocess
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import psutil
 
 from stepbench.compiled import processor
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.archives import PACKED, pack_layers
-from stepbench.local.processes import log_tail, spawn, terminate
+from stepbench.local.processes import describe_process, log_tail, spawn, terminate
 from stepbench.local.quota_remedies import quota_remedy
 from stepbench.local.stack import REGION, local_client
 
@@ -31,6 +31,9 @@ STACK = "stepbench"
 ARTIFACTS = "stepbench-artifacts"
 BUILT_FROM = ("template.yaml", "functions", "layers", "statemachines", "stacks", "events")
 BUILD_S, DEPLOY_S = 900, 600
+LOCK_LIMIT_S = 1_800.0
+"""Nobody waits longer for another's build and deployment, which have these limits, and servers to start between."""
+_LOCK_POLL_S = 0.2
 NOWHERE = "http://127.0.0.1:9"
 """An endpoint for commands that have no business with AWS."""
 _STAMP = "built-from"
@@ -82,20 +85,37 @@ def _is_source(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def sole(directory: Path, notify: Callable[[str], None]) -> Iterator[None]:
-    """Wait until nobody else works in the directory, and lock others out; the lock ends with the process."""
+def sole(directory: Path, notify: Callable[[str], None], *, limit_s: float = LOCK_LIMIT_S) -> Iterator[None]:
+    """
+    Wait until nobody else works in the directory, and lock others out; the lock ends with the process.
+
+    Raises:
+        LocalEnvironmentError: somebody else has it after `limit_s`, with who that is.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            notify(f"waiting for another stepbench that builds or deploys (pid {lock.read() or 'unknown'})")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        _await_lock(lock, directory, notify, limit_s)
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
         yield
+
+
+def _await_lock(lock: TextIO, directory: Path, notify: Callable[[str], None], limit_s: float) -> None:
+    """Take the lock; notify of each process that has it before us."""
+    until_s, holder = time.monotonic() + limit_s, ""
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        lock.seek(0)
+        if (found := describe_process(lock.read())) != holder:
+            holder = found
+            notify(f"waiting, for {limit_s / 60:.0f} minutes at most, until {holder} has built or deployed")
+        if time.monotonic() > until_s:
+            message = f"{directory} is still locked by {holder} after {limit_s / 60:.0f} minutes; end that, or wait"
+            raise LocalEnvironmentError(message)
+        time.sleep(_LOCK_POLL_S)
 
 
 def build(paths: Paths, runtime: str, template: str = "template.yaml", *, architecture: str = "") -> str:

@@ -9,19 +9,21 @@ import importlib.util
 import os
 import pwd
 import secrets
+import shlex
 import socket
 import subprocess
 import tempfile
 import time
 import urllib.request
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
-from stepbench.errors import LocalEnvironmentError, StepbenchError
+from stepbench.errors import LocalEnvironmentError, StepbenchError, harmless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,6 +35,7 @@ _PORTS = range(20_000, 32_768)
 _PORT_TRIES = 100
 _given_ports: set[int] = set()
 _LOG_TAIL_LINES = 20
+_COMMAND_CHARS = 160
 _USERS = ("AWS_", "BOTO_CONFIG", "CASSANDRA_", "ETCD", "PG", "REDISCLI_", "VALKEYCLI_")
 """How variables begin that stores' programs and libraries read, and AWS's."""
 
@@ -77,6 +80,17 @@ def identify(pid: int) -> ProcessId | None:
     with contextlib.suppress(psutil.NoSuchProcess):
         return ProcessId(pid, psutil.Process(pid).create_time())
     return None
+
+
+def describe_process(pid: str) -> str:
+    """Return the command of a process whose number a lock file has, with that and since when it runs."""
+    try:
+        process = psutil.Process(int(pid))
+        command = harmless(shlex.join(process.cmdline()) or process.name())[:_COMMAND_CHARS]
+        since = datetime.fromtimestamp(process.create_time(), UTC)
+    except (ValueError, psutil.Error):  # it has ended meanwhile, or is another user's
+        return f"another stepbench (pid {pid or 'unknown'})"
+    return f"`{command}` (pid {pid}, since {since:%Y-%m-%d %H:%M:%S} UTC)"
 
 
 def wheel_folder(package: str, product: str) -> Path:

@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 
 from stepbench.contracts.base import Contract
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.processes import ProcessId, identify
+from stepbench.local.processes import ProcessId, describe_process, identify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,7 +142,7 @@ def occupied(home: Path) -> Iterator[Occupancy]:
     Keep every other run, `up` and `down` out of a home.
 
     Raises:
-        LocalEnvironmentError: somebody else is in it; with the pid of a run.
+        LocalEnvironmentError: somebody else is in it; with the command and the pid of a run.
     """
     home.mkdir(parents=True, exist_ok=True)
     with (home / OCCUPIED).open("a+") as note:
@@ -151,7 +151,7 @@ def occupied(home: Path) -> Iterator[Occupancy]:
             fcntl.flock(note, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             pid = note.read().partition(" ")[0]
-            who = f"a run (pid {pid})" if pid else "another stepbench"
+            who = describe_process(pid) if pid else "another stepbench"
             message = (
                 f"{who} is using the environment in {home}; wait for it, stop it with Ctrl-C (or `kill`), "
                 "or set STEPBENCH_HOME to a folder of your own"
