@@ -11,12 +11,16 @@ from stepbench.contracts.phase import PrecisionLooks
 from stepbench.contracts.result import Failure
 from stepbench.contracts.served import Served
 from stepbench.contracts.slow_spells import SlowSpells
+from stepbench.errors import TrialCancelledError
 from stepbench.records.formats.report_lines import LogCollection, ReportPage
 from stepbench.records.join.reader import count_malformed, read_records
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import find_served, read_t4_lines, read_utilisations
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from stepbench.analysis.dataflow.evidence import DagRecords
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
@@ -73,6 +77,19 @@ class Evidence:
     taken_at_ns: int
     held_s: float
     objects: int
+
+    @property
+    def cut_off_ns(self) -> int | None:
+        """Return since when a stopped trial's events have had less than the drain limit to arrive; None of others."""
+        if self.failure.Error != TrialCancelledError.__name__:
+            return None
+        last_t2_ns = max((file.last_t2_ns for file in self.records.files), default=0)  # nobody waited longer for it
+        return last_t2_ns - round(self.spec.offered.drain_limit_s * _SECOND_NS)
+
+    @property
+    def lost(self) -> NDArray[np.bool_]:
+        """Return which events are lost, by number in the grid."""
+        return self.joined.lost(self.cut_off_ns)
 
 
 def gather(  # noqa: PLR0913 -- all that there is to read

@@ -22,11 +22,13 @@ from stepbench.records.formats.t4_lines import is_logged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
     from stepbench.records.formats.t4_items import T4Item
     from stepbench.records.formats.t4_lines import T4Line
-    from stepbench.records.join.joined import Joined
+    from stepbench.records.join.grid import Grid
 
 _SHOWN = 3
 
@@ -95,7 +97,7 @@ def find_log_disagreements(evidence: Evidence, _findings: Findings) -> Iterator[
     found = reconcile(evidence.records.retained.items, evidence.t4_lines, log_t4)
     if evidence.collection is None:
         found.table_only.clear()  # reported already: logs were not collected (`missing_logs`)
-    parts = list(_describe_differences(found, evidence.joined))
+    parts = list(_describe_differences(found, evidence))
     if evidence.damaged_t4_lines:
         parts.append(f"{len(evidence.damaged_t4_lines)} log lines are cut or garbled: {evidence.damaged_t4_lines[0]}")
     if parts:
@@ -105,11 +107,11 @@ def find_log_disagreements(evidence: Evidence, _findings: Findings) -> Iterator[
         yield Caveat(kind="log_disagreement", text=text + "; ".join(parts) + ".", remedy=remedy)
 
 
-def _describe_differences(found: Reconciliation, joined: Joined) -> Iterator[str]:
+def _describe_differences(found: Reconciliation, evidence: Evidence) -> Iterator[str]:
     if found.table_only:
         yield f"Only in the table: {len(found.table_only)}, such as {_examples(found.table_only)}"
     if found.log_only:
-        lost = _lost_events(found.log_only, joined)
+        lost = _count_lost(found.log_only, evidence.joined.grid, evidence.lost)
         yield (
             f"Only in the log, and in no number here: {len(found.log_only)}, of which {lost} are of events that count"
             f" as lost, such as {_examples(found.log_only)}"
@@ -127,13 +129,12 @@ def _examples(sightings: Sequence[Sighting]) -> str:
     return ", ".join(map(str, sightings[:_SHOWN])) + more
 
 
-def _lost_events(sightings: Sequence[Sighting], joined: Joined) -> int:
-    """Count the events among these that have to arrive, and did not as far as the table knows."""
+def _count_lost(sightings: Sequence[Sighting], grid: Grid, lost: NDArray[np.bool_]) -> int:
+    """Count the events among these that are lost as far as the table knows; shape (events,), by number in the grid."""
     nameless = {CANARY_PHASE, UNRESOLVED_PHASE}
     named = [sighting.entry for sighting in sightings if sighting.entry.phase not in nameless]
-    events = np.unique(joined.grid.locate(unpack(pack(named), "log")))
-    events = events[events >= 0]
-    return int(np.count_nonzero(joined.expected[events] & ~joined.arrived[events]))
+    events = np.unique(grid.locate(unpack(pack(named), "log")))
+    return int(np.count_nonzero(lost[events[events >= 0]]))
 
 
 def _compare(request_id: str, items: Sequence[T4Item], lines: Sequence[T4Line], found: Reconciliation) -> None:

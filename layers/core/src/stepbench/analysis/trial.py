@@ -36,10 +36,9 @@ from stepbench.analysis.rates import change_points, rates
 from stepbench.analysis.stall_report import stall_spans
 from stepbench.analysis.stalls import find_stalls
 from stepbench.analysis.timeline import phase_spans, series
-from stepbench.analysis.windows import NS_PER_S, measured_windows
+from stepbench.analysis.windows import measured_windows
 from stepbench.contracts.measures import Latency, WindowResult
 from stepbench.contracts.result import Accounting, Failure, Invocations, TrialResult, TrialSummary
-from stepbench.errors import TrialCancelledError
 from stepbench.model.result import Outcome
 from stepbench.records.join.accounting import account
 from stepbench.records.join.reader import tells_event_time
@@ -140,7 +139,7 @@ def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
         failed=int(np.count_nonzero(outcomes == Outcome.FAILED)),
         unknown=int(np.count_nonzero(outcomes == Outcome.UNKNOWN)),
         errors=count_errors(evidence.joined, window.unacknowledged),
-        lost=window.count_lost(_cut_off_ns(evidence)),
+        lost=window.count_lost(evidence.cut_off_ns),
         duplicates=window.count_duplicates(),
         offered_per_s=window.offered / window.length_s,
         achieved_per_s=window.achieved_per_s,
@@ -184,19 +183,11 @@ def _account(evidence: Evidence) -> tuple[Accounting | None, Accounting | None]:
     measured = np.zeros(joined.size, dtype=np.bool_)
     for number, phase in enumerate(phases):
         measured[slice(*joined.grid.span_of_phase(number))] = phase.measured
-    planned, cut_off_ns = {phases[phase].measured for phase in evidence.records.starts_ns}, _cut_off_ns(evidence)
+    planned, cut_off_ns = {phases[phase].measured for phase in evidence.records.starts_ns}, evidence.cut_off_ns
     return (
         account(joined, measured, malformed=evidence.malformed, cut_off_ns=cut_off_ns) if True in planned else None,
         account(joined, ~measured, apart=False, cut_off_ns=cut_off_ns) if False in planned else None,
     )
-
-
-def _cut_off_ns(evidence: Evidence) -> int | None:
-    """Return since when a stopped trial's events have had less than the drain limit to arrive; None if it went on."""
-    if evidence.failure.Error != TrialCancelledError.__name__:
-        return None
-    last_t2_ns = max((file.last_t2_ns for file in evidence.records.files), default=0)  # nobody waited longer for it
-    return last_t2_ns - round(evidence.spec.offered.drain_limit_s * NS_PER_S)
 
 
 def _floor(evidence: Evidence) -> Latency | None:

@@ -110,14 +110,14 @@ class MeasuredWindow:
 
     def count_lost(self, cut_off_ns: int | None) -> int | None:
         """
-        Return how many of its acknowledged events did not arrive; None where nothing is to arrive.
+        Return how many of its events are lost; None where nothing is to arrive.
 
-        cut_off_ns: of a trial that was stopped, since when its acknowledged events have not had the time to.
+        cut_off_ns: as `Joined.lost` takes it.
         """
         if not self._arrives:
             return None
-        parts = ((part, self._inside(part)[0] & part.expected & ~part.arrived) for part in self._events.parts())
-        return sum(int(np.count_nonzero(missing & ~_cut_off(part, cut_off_ns))) for part, missing in parts)
+        lost = (self._inside(part)[0] & part.lost(cut_off_ns) for part in self._events.parts())
+        return sum(int(np.count_nonzero(each)) for each in lost)
 
     @cached_property
     def scheduled(self) -> NDArray[np.int64]:
@@ -255,10 +255,6 @@ class MeasuredWindow:
     def overlaps(self, other: MeasuredWindow) -> bool:
         """Return whether an event could be in both windows."""
         return self.phase == other.phase and self.meets(other.start_ns, other._end_ns)
-
-
-def _cut_off(part: Joined, cut_off_ns: int | None) -> NDArray[np.bool_]:
-    return part.t2_ns > cut_off_ns if cut_off_ns is not None else np.zeros(part.size, dtype=np.bool_)
 
 
 def measured_windows(evidence: Evidence) -> Iterator[MeasuredWindow]:

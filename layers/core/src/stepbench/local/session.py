@@ -32,6 +32,7 @@ from stepbench.local.environment import (
 )
 from stepbench.local.fetching import NotFetchedError, fetch
 from stepbench.local.interrupts import shielded
+from stepbench.local.machine_limits import require_room
 from stepbench.local.processes import without_users_settings
 from stepbench.local.running import RunAbandonedError
 from stepbench.local.stack import Stack, local_stack
@@ -160,10 +161,12 @@ def local_session(paths: Paths, notify: Notify, wishes: Wishes = NO_WISHES) -> I
 
     Raises:
         LocalEnvironmentError: another run is using it, or it does not come up.
+        PlanError: this machine, or a limit on it, has too little for a local run; nothing was started.
     """
     with without_users_settings(), occupied(paths.home) as occupancy:
         warm = occupancy.was_warm if occupancy.killed else is_up(paths)
         _end_killed_run(occupancy, paths, notify)
+        require_room(paths, starts=not warm)
         occupancy.begin(warm=warm)
         try:
             yield open_session(bring_up(paths, notify, wishes))
@@ -199,9 +202,13 @@ def start_environment(paths: Paths, notify: Notify, wishes: Wishes = NO_WISHES) 
 
     Returns:
         Its state, and the dashboard's address.
+
+    Raises:
+        LocalEnvironmentError, PlanError: as `local_session`.
     """
     with without_users_settings(), occupied(paths.home) as occupancy:
         _end_killed_run(occupancy, paths, notify)
+        require_room(paths, starts=not is_up(paths))
         return bring_up(paths, notify, wishes), start_dashboard(paths)
 
 

@@ -35,8 +35,7 @@ def find_lost_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]
             text = f"{events} had not arrived; the trial failed, and may not have waited {limit}."
             remedy = "Run the trial again: what is lost shows in one that goes to its end."
         text += _describe_failed_invocations(evidence, evidence.spec.offered.receiver)
-        joined = evidence.joined
-        about = windows_with(findings.measured_windows, joined.acknowledged & ~joined.arrived)
+        about = windows_with(findings.measured_windows, evidence.lost)
         yield Caveat(kind="lost_events", text=text, remedy=remedy, windows=about)
 
 

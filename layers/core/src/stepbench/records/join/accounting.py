@@ -50,10 +50,9 @@ def account(
 
 
 def _counts(part: Joined, among: NDArray[np.bool_], cut_off_ns: int | None) -> dict[str, int]:
-    outcome, arrived, matching = part.outcome, part.arrived & among, part.matching
+    outcome, arrived, filtered = part.outcome, part.arrived & among, ~part.matching & among
     total, arrived_by = _by_outcome(outcome, among), _by_outcome(outcome, arrived)
-    missing = (outcome == Outcome.OK) & among & ~arrived & part.grid.arrives
-    cut_off = missing & matching & (part.t2_ns > cut_off_ns) if cut_off_ns is not None else np.zeros_like(missing)
+    lost = part.lost(cut_off_ns)
     return {
         "offered": sum(total),
         "sent": sum(total[code] for code in Outcome),
@@ -67,10 +66,10 @@ def _counts(part: Joined, among: NDArray[np.bool_], cut_off_ns: int | None) -> d
         "unknown_arrived": arrived_by[Outcome.UNKNOWN],
         "unrecorded_arrived": arrived_by[UNRECORDED],
         "received": int(np.count_nonzero(arrived)),
-        "lost": int(np.count_nonzero(missing & matching & ~cut_off)),
-        "cut_off": int(np.count_nonzero(cut_off)),
-        "held_back": int(np.count_nonzero(missing & ~matching)),
-        "leaked": int(np.count_nonzero(arrived & ~matching)),
+        "lost": int(np.count_nonzero(lost & among)),
+        "cut_off": int(np.count_nonzero(part.missing & ~lost & among)),
+        "held_back": int(np.count_nonzero(filtered & (outcome == Outcome.OK) & ~arrived)) if part.grid.arrives else 0,
+        "leaked": int(np.count_nonzero(filtered & arrived)),
         "watch_gap": int(np.count_nonzero(arrived & part.watch_gap)),
         "duplicates": int(part.first_arrivals.repeats[among].sum()),
         "retried": int(part.first_arrivals.retried[among].sum()),

@@ -195,6 +195,19 @@ class Joined:
         return self.acknowledged if self.grid.arrives else np.zeros(self.size, dtype=np.bool_)
 
     @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Return which of those that have to arrive have not by the drain limit."""
+        return self.expected & ~self.arrived
+
+    def lost(self, cut_off_ns: int | None = None) -> NDArray[np.bool_]:
+        """
+        Return which of the missing ones are lost: all, unless the trial was stopped.
+
+        cut_off_ns: of one that was stopped, since when its acknowledged events have not had the time to arrive.
+        """
+        return self.missing if cut_off_ns is None else self.missing & (self.t2_ns <= cut_off_ns)
+
+    @property
     def offered(self) -> NDArray[np.bool_]:
         """Return which events were offered: all, but those that were due after `until` had ended their phase."""
         offered: NDArray[np.bool_] = np.not_equal(self.outcome, NOT_OFFERED)
