@@ -233,7 +233,10 @@ def test_the_environment_is_what_settings_read() -> None:
     of_host = {"LOAD_HOST"}
     of_lambda = {"AWS_REGION", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
     of_prices = {"STACK_OPTIONS"}  # AnalyseTrial's and RenderReport's: tests/unit/costs/test_standing.py
-    assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - of_lambda - of_host - of_prices
+    of_failures = set(TEMPLATE["Resources"]["CollectLogsFunction"]["Properties"]["Environment"]["Variables"])
+    assert of_failures == {"FAILURE_QUEUES"}
+    elsewhere = of_lambda | of_host | of_prices | of_failures
+    assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - elsewhere
 
 
 def test_an_endpoint_in_place_of_aws_is_set_only_where_one_is_given() -> None:

@@ -47,6 +47,12 @@ def _streams(roles: Roles) -> Iterator[Call]:
             yield Call(function, f"dynamodb:{action}", f"{_TARGET_TABLE}/stream/2026-01-01T00:00:00.000", source)
         yield Call(function, "dynamodb:ListStreams", "*", source)
         yield Call(function, "sqs:SendMessage", roles.arn("StreamFailuresQueue"), source)
+    why = "Lambda has given deliveries up: stages/refused_deliveries.py"
+    for queue in ("StreamFailuresQueue", "InvokeFailuresQueue"):
+        for action in ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"):
+            yield Call("CollectLogsFunction", f"sqs:{action}", roles.arn(queue), why)
+    for action in ("GetRecords", "GetShardIterator"):
+        yield Call("CollectLogsFunction", f"dynamodb:{action}", f"{_TARGET_TABLE}/stream/2026-01-01T00:00:00.000", why)
     asynchronous = f"{_DOCS}lambda/latest/dg/invocation-async-retain-records.html"
     yield Call("ReceiveEventsFunction", "sqs:SendMessage", roles.arn("InvokeFailuresQueue"), asynchronous)
 

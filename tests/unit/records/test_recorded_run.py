@@ -133,7 +133,7 @@ def test_every_event_is_found(memory: MemoryServices) -> None:
     found = {}
     for name, trial in TRIALS.items():
         records = read_records(services.trial(ref_of(trial)), services.runs, services.table)
-        assert records.damaged == ()
+        assert (records.damaged, records.damaged_items) == ((), ())
         found[name] = (records.joined.size, int(records.joined.arrived.sum()), records.in_fallback)
     assert found == {
         "stream": (440, 434, 1),

@@ -120,6 +120,15 @@ def test_lost_events_are_explained_by_receivers_that_died() -> None:
     assert text.endswith("Invocations of ReceiveEvents that Lambda ended: 2 by Runtime.OutOfMemory, 1 by timeout.")
 
 
+def test_a_stored_arrival_that_cannot_be_read_is_named_beside_what_counts_as_lost_by_it() -> None:
+    """It was no more than a number that nobody could explain: the event has arrived, and its item is cut."""
+    trial = Trial().finish(lost=(3,))
+    trial.memory.services.table.put_t4(trial.ref.tag, "cut", 1, {"n": 1, "entries": b"short"})
+    texts = [caveat.text for caveat in trial.result().summary.caveats if caveat.kind == "lost_events"]
+    assert texts[0].startswith("Stored arrivals that do not decode: 1. What is in them counts as lost. t4 item cut#")
+    assert texts[1].startswith("1 acknowledged event had not arrived")
+
+
 def test_the_time_line_has_every_second_and_phase() -> None:
     """2 s of warm-up, 5 s of pause without points, 10 s of load."""
     trial = Trial().finish(lost=(0,))

@@ -41,6 +41,7 @@ class Settings(BaseModel):
     dataflow_arn: str = Field(default="", description="The state machine that runs DAGs.")
     function_prefix: str = Field(default="", description="Functions are named `<prefix>-<Name>`; so are log groups.")
     stream_failures_queue_arn: str = ""
+    failure_queues: str = Field(default="", description="URLs of the on-failure queues, with commas.")
     postgresql_endpoint: str = Field(default="", description="host:port/database")
     postgresql_secret_arn: str = Field(default="", description="Secret with username and password; else trust.")
     aurora_cluster: str = Field(default="", description="Identifier of the stack's Aurora Serverless v2 cluster.")

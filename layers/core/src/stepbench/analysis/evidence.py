@@ -12,6 +12,7 @@ from stepbench.contracts.result import Failure
 from stepbench.contracts.served import Served
 from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.errors import TrialCancelledError
+from stepbench.records.formats.refused_deliveries import RefusedDeliveries
 from stepbench.records.formats.report_lines import LogCollection, ReportPage
 from stepbench.records.join.reader import count_malformed, read_records
 from stepbench.records.storage import layout
@@ -48,6 +49,7 @@ class Evidence:
     slow_spells: of this machine, or of the writers' sandboxes; None where nobody looked.
     t4_lines, damaged_t4_lines: the receivers' log, where the plan asks for it; the latter as messages.
     missing: why the state machine gave a slice up, by phase, writer and slice.
+    refused: what Lambda gave up to deliver to the receiver.
     load_hosts: what writers ran on, where that was none of Lambda's sandboxes.
     looks: at the precision of phases with `until`, by phase, where there were any.
     utilisations: of probes, and of the phases at the rate they found.
@@ -63,6 +65,7 @@ class Evidence:
     missing: dict[tuple[int, int, int], Failure]
     load_hosts: tuple[str, ...]
     malformed: int
+    refused: RefusedDeliveries
     served: Served
     pages: tuple[ReportPage, ...]
     collection: LogCollection | None
@@ -118,6 +121,7 @@ def gather(  # noqa: PLR0913 -- all that there is to read
         },
         load_hosts=_load_hosts(spec, table),
         malformed=count_malformed(store, runs, table, from_ns, clock.now_ns()),
+        refused=runs.find_model(layout.trial_key(ref, "refused.json"), RefusedDeliveries) or RefusedDeliveries(),
         served=find_served(ref, runs) or Served(provider=store, emulated=False),
         pages=_report_pages(spec, runs),
         collection=runs.find_model(layout.trial_key(ref, "logs/collection.json"), LogCollection),

@@ -12,23 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.contracts.identity import CANARY_PHASE, UNRESOLVED_PHASE
 from stepbench.contracts.result import Caveat
 from stepbench.digits import counted
-from stepbench.records.formats.t4 import ENTRY, Entry, pack
-from stepbench.records.formats.t4_items import unpack
+from stepbench.records.formats.t4 import ENTRY, Entry
 from stepbench.records.formats.t4_lines import is_logged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
     from stepbench.records.formats.t4_items import T4Item
     from stepbench.records.formats.t4_lines import T4Line
-    from stepbench.records.join.grid import Grid
 
 _SHOWN = 3
 
@@ -111,7 +106,8 @@ def _describe_differences(found: Reconciliation, evidence: Evidence) -> Iterator
     if found.table_only:
         yield f"Only in the table: {len(found.table_only)}, such as {_examples(found.table_only)}"
     if found.log_only:
-        lost = _count_lost(found.log_only, evidence.joined.grid, evidence.lost)
+        events = evidence.joined.grid.find(sighting.entry for sighting in found.log_only)
+        lost = int(np.count_nonzero(evidence.lost[events]))
         yield (
             f"Only in the log, and in no number here: {len(found.log_only)}, of which {lost} are of events that count"
             f" as lost, such as {_examples(found.log_only)}"
@@ -127,14 +123,6 @@ def _describe_differences(found: Reconciliation, evidence: Evidence) -> Iterator
 def _examples(sightings: Sequence[Sighting]) -> str:
     more = ", …" if len(sightings) > _SHOWN else ""
     return ", ".join(map(str, sightings[:_SHOWN])) + more
-
-
-def _count_lost(sightings: Sequence[Sighting], grid: Grid, lost: NDArray[np.bool_]) -> int:
-    """Count the events among these that are lost as far as the table knows; shape (events,), by number in the grid."""
-    nameless = {CANARY_PHASE, UNRESOLVED_PHASE}
-    named = [sighting.entry for sighting in sightings if sighting.entry.phase not in nameless]
-    events = np.unique(grid.locate(unpack(pack(named), "log")))
-    return int(np.count_nonzero(lost[events[events >= 0]]))
 
 
 def _compare(request_id: str, items: Sequence[T4Item], lines: Sequence[T4Line], found: Reconciliation) -> None:

@@ -97,10 +97,10 @@ def find_shortages(room: Room) -> list[Problem]:
         message = f"a local run needs {count(MEMORY_BYTES // MIB)} MiB at least"
         remedy = "Close what else runs here, `stepbench down` other environments, or give the container more."
         problems.append(Problem("memory", f"{count(room.memory_bytes // MIB)} MiB available", message, remedy))
-    for folder, (free, needed) in room.disk.items():
-        if free < needed:
-            message = f"a local run needs {count(needed // MIB)} MiB there"
-            remedy = "Free some, or set STEPBENCH_HOME, or have the clone, on another disk."
+    for folder, (free, wanted) in room.disk.items():
+        if free < wanted:
+            message = f"a local run needs {count(wanted // MIB)} MiB there"
+            remedy = "Free some, or have STEPBENCH_HOME, or the clone, on another disk."
             problems.append(Problem(folder, f"{count(free // MIB)} MiB free", message, remedy))
     return problems
 
@@ -116,7 +116,7 @@ def _left(need: Need) -> int | None:
     if soft < least:
         soft = least if hard == resource.RLIM_INFINITY else min(least, hard)
         resource.setrlimit(need.number, (soft, hard))
-    return soft - taken
+    return max(soft - taken, 0)
 
 
 def _own_threads() -> int:

@@ -4,7 +4,8 @@ Task `CollectLogs`: the REPORT lines of the trial's functions, page by page, int
 The receiver's log is read minute by minute: above 100,000 invocations only every n-th minute. Where the plan's `log_t4`
 asks for it, the arrivals that receivers or watchers printed are collected beside them, every minute of them; of
 transfers the reads that their processes printed, functions and tasks. Logs come late, so all are read again until there
-is a line for everything that was recorded, for 5 minutes at most.
+is a line for everything that was recorded, for 5 minutes at most. Last, the trial's messages are taken from the
+on-failure queues (`stages.refused_deliveries`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.refusals import unavailable
 from stepbench.records.storage.run_store import T4Page, logged_requests
 from stepbench.records.storage.stored_transfers import logged_reads, read_transfers
+from stepbench.stages.refused_deliveries import collect_refused
 
 if TYPE_CHECKING:
     from stepbench.stages.services import Services
@@ -189,6 +191,7 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
     waiting = cursor.every == 1 and collection.seen < collection.expected
     if (waiting or collection.t4_seen < collection.t4_expected) and services.clock.now_ns() < cursor.deadline_ns:
         return CollectLogsOutput(done=False, token=cursor.at_function(0).model_dump_json())
+    collect_refused(task.ref, services)
     services.runs.put_model(layout.trial_key(task.ref, "logs/collection.json"), collection)
     return CollectLogsOutput(done=True, token="")
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
+    from stepbench.records.join.joined import Joined
+
+REFUSED_REMEDY = "See the receiver's log of that time, and its throttles."
+_SHOWN = 3
 
 
 def find_lost_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
@@ -34,9 +38,40 @@ def find_lost_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]
         elif findings.failure is not None:
             text = f"{events} had not arrived; the trial failed, and may not have waited {limit}."
             remedy = "Run the trial again: what is lost shows in one that goes to its end."
+        if refused := _describe_refusals(evidence):
+            text, remedy = text + refused, REFUSED_REMEDY
         text += _describe_failed_invocations(evidence, evidence.spec.offered.receiver)
         about = windows_with(findings.measured_windows, evidence.lost)
         yield Caveat(kind="lost_events", text=text, remedy=remedy, windows=about)
+
+
+def _describe_refusals(evidence: Evidence) -> str:
+    """Describe which of the lost events Lambda gave up to deliver, and why."""
+    found: dict[int, str] = {}
+    unnamed = 0
+    for each in evidence.refused.deliveries:
+        why = f"{each.condition}: {each.error}" if each.error else each.condition
+        events = evidence.joined.grid.find(each.entries())
+        found |= dict.fromkeys(events[evidence.lost[events]].tolist(), why)
+        unnamed += 0 if each.events else each.records
+    text = ""
+    if found:
+        reasons = ", ".join(f"{count} by {why}" for why, count in Counter(found.values()).most_common(_SHOWN))
+        shown = ", ".join(_name(evidence.joined, event) for event in list(found)[:_SHOWN])
+        more = ", …" if len(found) > _SHOWN else ""
+        text = f" Given up by Lambda, and out of the on-failure queue: {counted(len(found), 'event')} ({reasons}),"
+        text += f" such as {shown}{more}; refused.json beside the trial names all."
+    if unnamed:
+        text += f" Of {counted(unnamed, 'record')} that it gave up nobody can say any more which they were."
+    return text
+
+
+def _name(joined: Joined, event: int) -> str:
+    """Name an event by its place in the schedule."""
+    own, grid = joined.part(event, event + 1), joined.grid
+    slot = int(own.slot[0])
+    place = f"phase {grid.phase[slot]}, writer {grid.writer[slot]}, slice {grid.slice[slot]}"
+    return f"sequence {own.sequence[0]} ({place})"
 
 
 def _failed_executions(findings: Findings) -> int:

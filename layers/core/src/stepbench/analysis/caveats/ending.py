@@ -42,6 +42,13 @@ def find_damaged_files(evidence: Evidence, _findings: Findings) -> Iterator[Cave
         yield Caveat(kind="unrecorded", text=text, remedy="Look at the bucket's object; run the trial again.")
 
 
+def find_damaged_arrivals(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report stored arrivals that do not decode: what is in them counts as lost, and was not."""
+    if damaged := evidence.records.damaged_items:
+        text = f"Stored arrivals that do not decode: {len(damaged)}. What is in them counts as lost. {damaged[0]}"
+        yield Caveat(kind="lost_events", text=text, remedy="Look at the item, or object; run the trial again.")
+
+
 def find_missing_writers(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report writers that did not run, or did not end in order."""
     missing = _missing_writers(evidence)

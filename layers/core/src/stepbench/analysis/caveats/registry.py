@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 CAVEATS: tuple[Callable[[Evidence, Findings], Iterator[Caveat]], ...] = (
     ending.find_incomplete,
     ending.find_damaged_files,
+    ending.find_damaged_arrivals,
     ending.find_missing_writers,
     dags.find_failed_executions,
     dags.find_missing_objects,

@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.measure import measure_of
+from stepbench.records.formats.t4 import pack
+from stepbench.records.formats.t4_items import unpack
 from stepbench.workload.arrivals import phase_offsets_ns, slice_counts, slice_cuts
 from stepbench.workload.payloads import matching
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from stepbench.contracts.plan import TrialPlan
+    from stepbench.records.formats.t4 import Entry
 
     StartedOperations = Mapping[tuple[int, int, int], Mapping[int, NDArray[np.int64]]]
     """By phase, writer and slice, by attempt: when each of its operations was due, ns, as far as that is known."""
@@ -152,6 +155,11 @@ class Grid:
         if self.attempts:
             place, end = self._of_attempts(slot, entries["attempt"], sequence, end)
         return np.where((slot >= 0) & (place < end), self.base.take(slot) + place, -1)
+
+    def find(self, entries: Iterable[Entry]) -> NDArray[np.int64]:
+        """Return the numbers of those entries that are events of the schedule, each once, ascending."""
+        numbers = np.unique(self.locate(unpack(pack(entries), "entries")))
+        return numbers[numbers >= 0]
 
     def _of_attempts(
         self, slot: NDArray[np.int64], attempt: NDArray[np.uint8], sequence: NDArray[np.int64], end: NDArray[np.int64]

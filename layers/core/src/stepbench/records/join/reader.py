@@ -45,7 +45,8 @@ class TrialRecords:
     starts_ns: time zero of the phases that were planned. stops_ns: where phases ended that `until` ended before their
     schedule's end. started: attempts that were about to offer load. joined: what became of every scheduled event.
     files, items: what is to be known of each column file and each t4 item. in_fallback: how many of the items the table
-    had not taken. damaged: what does not decode, one message each; the events in it are unrecorded, or not arrived.
+    had not taken. damaged: column files that do not decode, one message each: the events in them are unrecorded.
+    damaged_items: t4 items of which the same is true: the events in them have not arrived, as far as anybody knows.
     retained: files and items whole, where the plan has a question to them that the columns do not answer.
     watch_gaps: spans in which nobody watched.
     broken_off: the trial failed or was stopped, so that clients may have ended earlier than planned.
@@ -60,6 +61,7 @@ class TrialRecords:
     items: ItemColumns
     in_fallback: int
     damaged: tuple[str, ...]
+    damaged_items: tuple[str, ...]
     retained: RetainedRecords
     watch_gaps: tuple[WatchGap, ...] = ()
     broken_off: bool = False
@@ -144,7 +146,8 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
         files=tuple(files.notes.values()),
         items=arrivals.notes,
         in_fallback=arrivals.in_fallback,
-        damaged=(*arrivals.damaged, *files.damaged.values()),
+        damaged=tuple(files.damaged.values()),
+        damaged_items=tuple(arrivals.damaged),
         retained=retained,
         watch_gaps=gaps,
     )

@@ -69,7 +69,7 @@ def trial_key(ref: TrialRef, name: str) -> str:
     """
     Return the key of a trial's document.
 
-    trial.json, result.json, failure.json, made.json (Made), removed.json (TornDown), records.parquet.
+    trial.json, result.json, failure.json, made.json (Made), removed.json (TornDown), refused.json, records.parquet.
     """
     return f"runs/{ref.run_id}/trials/{ref.trial:04d}/{name}"
 
