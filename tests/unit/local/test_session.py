@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from stepbench.contracts.plan import Plan, TrialPlan
-from stepbench.errors import LocalEnvironmentError
+from stepbench.errors import LocalEnvironmentError, PlanError
 from stepbench.local import session
 from stepbench.local.environment import Wishes
 from stepbench.local.fetching import NotFetchedError
@@ -254,3 +254,20 @@ def test_only_a_plan_that_needs_cassandra_waits_for_it(target: dict[str, object]
         "phases": [{"name": "load", "closed": {"clients": 1, "duration_s": 1}}],
     }
     assert stores_on_demand([Plan.model_validate({"name": "a-plan", "trials": [trial]})]) == needed
+
+
+def test_a_machine_with_too_little_starts_nothing_and_ends_nothing(
+    paths: Paths, environment: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked once, before the first server; `down` would end what a warm environment has."""
+
+    def refuse(_paths: Paths, *, starts: bool) -> None:
+        assert starts
+        raise PlanError([])
+
+    monkeypatch.setattr(session, "require_room", refuse)
+    with pytest.raises(PlanError):
+        start_environment(paths, silent)
+    with pytest.raises(PlanError), local_session(paths, silent):
+        pass
+    assert environment == []
