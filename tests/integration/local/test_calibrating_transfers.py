@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import psutil
@@ -22,7 +23,7 @@ from stepbench.calibration.reference_bucket.server import FILES, reference_bucke
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import calibrating_transfers
 from stepbench.local.calibrating_transfers import RECORDS, SEED, calibrate_transfers_here, transfer_all
-from stepbench.local.processes import await_end
+from stepbench.local.processes import await_end, spawn
 from stepbench.wire.http1.download import HttpServer, connect
 
 if TYPE_CHECKING:
@@ -111,3 +112,18 @@ def test_a_process_that_is_killed_ends_the_calibration_with_a_reason(monkeypatch
     monkeypatch.setattr(calibrating_transfers, "await_end", kill)  # which is called once they run
     with pytest.raises(LocalEnvironmentError, match=r"\d+ transfers have left no row"):
         transfer_all(Jitter(), N)
+
+
+def test_readers_that_never_answer_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A process that is suspended does not end; it is ended, and so is the command."""
+    pids: list[int] = []
+
+    def start(*_: object) -> int:
+        pids.append(spawn([sys.executable, "-c", "import time; time.sleep(600)"], log=tmp_path / "log"))
+        return pids[-1]
+
+    monkeypatch.setattr(calibrating_transfers, "_start_reader", start)
+    with pytest.raises(LocalEnvironmentError, match=r"no transfer has ended for 0\.1 s \(0 of 4 had\)"):
+        transfer_all(JITTER, 4, stalled_s=0.1)
+    assert pids
+    assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ from stepbench.local.emulator.server import start_emulator
 from stepbench.local.paths import Paths
 from stepbench.local.processes import terminate
 from stepbench.local.stack import local_client
+from stepbench.local.state import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +49,14 @@ Outputs:
   EchoName: {Value: !Ref EchoFunction}
 """
 ECHO = "import os\nimport shared\ndef handler(event, context): return [shared.NAME, os.environ['EMULATOR']]"
+
+
+HOLDS_LOCK = [
+    sys.executable,
+    "-c",
+    """import sys, pathlib, stepbench.local.deploy as d
+with d.sole(pathlib.Path(sys.argv[1]), print): print('in', flush=True); sys.stdin.read()""",
+]
 
 
 def make_project(root: Path, tools: Path, template: str) -> Paths:
@@ -122,11 +132,7 @@ def test_a_build_that_fails_shows_sams_own_words(clone: Paths, tmp_path: Path) -
 def test_who_waits_for_anothers_build_says_for_whom(tmp_path: Path) -> None:
     """Minutes without a word look like a command that hangs."""
     said: list[str] = []
-    program = (
-        "import sys, pathlib, stepbench.local.deploy as d\n"
-        "with d.sole(pathlib.Path(sys.argv[1]), print): print('in', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path)]
+    command = [*HOLDS_LOCK, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin is not None
         assert other.stdout is not None
@@ -149,3 +155,13 @@ def test_who_waits_for_anothers_build_does_not_wait_for_ever(tmp_path: Path) -> 
     message = rf"is still locked by `.*` \(pid {os.getpid()}, since .* UTC\) after 0 minutes; end that, or wait$"
     with sole(tmp_path, print), pytest.raises(LocalEnvironmentError, match=message), sole(tmp_path, print, limit_s=0):
         pass
+
+
+def test_an_emulator_that_is_gone_takes_no_deployment(clone: Paths) -> None:
+    """Its last words are there, in place of a library's about a connection."""
+    log = clone.home / "emulator.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("Cannot allocate memory\n")
+    gone = Server(name="emulator", version="", endpoint="http://127.0.0.1:9", processes=(), log=str(log))
+    with pytest.raises(LocalEnvironmentError, match=r"(?s)takes no deployment.*Cannot allocate memory"):
+        deploy(replace(deployment(clone, gone.endpoint), emulator=gone), "built")

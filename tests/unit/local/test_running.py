@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import repeat
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -81,6 +82,36 @@ def test_a_stack_out_of_sight_is_given_up(endpoint: str | None, after_s: float, 
         watch(observer, lambda _snapshot: None, clock)
     assert gone.asked == requests
     assert clock.now_ns() // 10**9 in within_s
+
+
+def unending(ahead: int = 0) -> Observer:
+    """Watch a run that answers each question, and never ends; others may be before it."""
+    stack = SimpleNamespace(endpoint="http://127.0.0.1:1")
+    run = started(small_plan("s3").model_dump(exclude_none=True))
+    executions = cast("Executions", SimpleNamespace(run=run, stack=stack))
+    observer = Observer(executions, FakeClock(now_ns=0), ahead=ahead)
+    observer._requests = repeat(lambda: None)
+    return observer
+
+
+def test_a_run_that_never_ends_is_not_watched_for_ever() -> None:
+    """MiniStack takes no notice of a machine's time-out, and a thread of its that died leaves the run `RUNNING`."""
+    with pytest.raises(LocalEnvironmentError, match=r"not over after 1 h, .*; last seen: validating the plan"):
+        watch(observer := unending(), lambda _snapshot: None, observer.clock, limit_s=3_600)
+    assert observer.clock.now_ns() // 10**9 in range(3_600, 3_602)
+
+
+def test_a_run_that_awaits_its_turn_has_all_its_time_from_then_on() -> None:
+    """Whoever is before it may take hours."""
+    observer = unending(ahead=1)
+
+    def show(_snapshot: object) -> None:
+        if observer.clock.now_ns() > 7_200 * 10**9:
+            observer.ahead = 0
+
+    with pytest.raises(LocalEnvironmentError, match="not over"):
+        watch(observer, show, observer.clock, limit_s=3_600)
+    assert observer.clock.now_ns() // 10**9 in range(10_800, 10_803)
 
 
 class Planned:

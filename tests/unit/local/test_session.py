@@ -54,7 +54,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return STATE
 
     monkeypatch.setattr(session, "python_runtime", lambda _find_paths: "python3.11")
-    monkeypatch.setattr(session, "build", lambda _find_paths, _runtime: "hash")
+    monkeypatch.setattr(session, "build", lambda *_, **__: "hash")
     monkeypatch.setattr(session, "deploy", lambda deployment, built: done.append(f"{deployment.endpoint} {built}"))
     monkeypatch.setattr(session, "up", up)
     monkeypatch.setattr(session, "down", lambda _find_paths: done.append("down"))

@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ AT_ONCE = 3
 RECORDS = "calibrate-transfers.jsonl"
 LIMIT_S = 60.0
 """The slowest transfer takes some three seconds."""
+STALLED_S = 3 * LIMIT_S
 NOTIFY_EVERY_S = 5.0
 _RUNS = {"planted": PLANTED, "nothing planted": NOTHING}
 
@@ -75,7 +77,7 @@ def _run(name: str, jitter: Jitter, transfers: int, records: TextIO, notify: Cal
 
 
 def transfer_all(
-    jitter: Jitter, transfers: int, notify: Callable[[str], None] = lambda _: None
+    jitter: Jitter, transfers: int, notify: Callable[[str], None] = lambda _: None, *, stalled_s: float = STALLED_S
 ) -> tuple[list[TrueTransfer], list[TransferRow]]:
     """
     Make so many transfers from a bucket of their own, each in a sandbox of its own.
@@ -84,7 +86,7 @@ def transfer_all(
         What the bucket did, and the rows that it was given to store.
 
     Raises:
-        LocalEnvironmentError: a process that reads was ended from outside.
+        LocalEnvironmentError: a process that reads was ended from outside, or none has read anything for `stalled_s`.
     """
     numbers = list(range(transfers))
     random.Random(SEED).shuffle(numbers)  # noqa: S311 -- no secret
@@ -100,8 +102,7 @@ def transfer_all(
             for place in range(AT_ONCE):
                 pid = _start_reader(Path(folder) / f"reader-{place}", tasks[place::AT_ONCE], bucket)
                 readers.append(psutil.Process(pid))
-            while await_end(readers, NOTIFY_EVERY_S):
-                notify(f"{len(bucket.stored)} of {transfers} transfers")
+            _await_rows(readers, bucket, transfers, notify, stalled_s=stalled_s)
             if left := transfers - len(bucket.stored):
                 logs = "".join(map(log_tail, sorted(Path(folder).glob("*.log"))))
                 message = f"{left} transfers have left no row, since a process that reads was ended{logs}"
@@ -109,6 +110,25 @@ def transfer_all(
         finally:
             terminate(each.pid for each in readers if not has_ended(each))
     return bucket.truth, [row for body in bucket.stored.values() for row in TransferRows.model_validate_json(body).rows]
+
+
+def _await_rows(
+    readers: Sequence[psutil.Process],
+    bucket: ReferenceBucket,
+    transfers: int,
+    notify: Callable[[str], None],
+    *,
+    stalled_s: float,
+) -> None:
+    """Wait until all readers have ended. Raises LocalEnvironmentError where no row has come for `stalled_s`."""
+    rows, came_s = 0, time.monotonic()
+    while await_end(readers, min(NOTIFY_EVERY_S, stalled_s)):
+        if len(bucket.stored) > rows:
+            rows, came_s = len(bucket.stored), time.monotonic()
+        elif time.monotonic() - came_s > stalled_s:
+            message = f"no transfer has ended for {stalled_s:g} s ({rows} of {transfers} had); is a process suspended?"
+            raise LocalEnvironmentError(message)
+        notify(f"{rows} of {transfers} transfers")
 
 
 def _start_reader(path: Path, tasks: Sequence[str], bucket: ReferenceBucket) -> int:

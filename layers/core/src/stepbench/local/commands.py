@@ -30,7 +30,7 @@ from stepbench.local.store_list import runnable_part, skipped_trials, stores_on_
 from stepbench.local.streams import message_console
 from stepbench.local.utilisation import Publisher
 from stepbench.planning import expand, expanded, refuse_on_emulator
-from stepbench.planning.wall_time import AWS, LOCAL, Overheads
+from stepbench.planning.wall_time import AWS, LOCAL, Overheads, overdue_s
 from stepbench.records.storage import layout
 from stepbench.report.headline import describe_status
 
@@ -122,9 +122,9 @@ class Runner:
         with progress_display(self.console, self.overheads) as show, self._utilisation(runnable), self._load(runnable):
             executions, clock = Executions(self.stack, run), SystemClock()
             servers = ServerWatch(self.session.servers, clock, self.session.needed) if self.session else None
-            outcome = execute(
-                executions, document, self.options.out, Terminal(self.notify, show), clock, servers=servers
-            )
+            limit_s = overdue_s([spec.plan for spec in run.specs], self.overheads) if self.session else None
+            terminal = Terminal(self.notify, show)
+            outcome = execute(executions, document, self.options.out, terminal, clock, servers=servers, limit_s=limit_s)
         try:
             self._print_outcome(outcome)
         finally:  # whatever becomes of the words, the environment has to hear of it

@@ -7,25 +7,27 @@ import fcntl
 import hashlib
 import json
 import os
-import subprocess
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-import psutil
+from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.compiled import processor
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.archives import PACKED, pack_layers
-from stepbench.local.processes import describe_process, log_tail, spawn, terminate
+from stepbench.local.build_progress import BuildProgress, count_layers
+from stepbench.local.processes import describe_process, log_tail
+from stepbench.local.programs import run_logged, run_program
 from stepbench.local.quota_remedies import quota_remedy
 from stepbench.local.stack import REGION, local_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from stepbench.local.paths import Paths
+    from stepbench.local.state import Server
 
 STACK = "stepbench"
 ARTIFACTS = "stepbench-artifacts"
@@ -43,13 +45,14 @@ _NOT_SOURCE_ENDINGS = (".egg-info", ".pyc")
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployment goes to an endpoint; `parameters` are the template's."""
+    """A deployment goes to an endpoint; `parameters` are the template's, `emulator` is the server that may end."""
 
     paths: Paths
     endpoint: str
     parameters: Mapping[str, str] = field(default_factory=dict)
     stack: str = STACK
     template: str = "template.yaml"
+    emulator: Server | None = None
 
 
 def python_runtime(paths: Paths) -> str:
@@ -61,11 +64,11 @@ def python_runtime(paths: Paths) -> str:
     """
     interpreter = paths.tool("lambda", "python")
     program = "import sys; print('python%d.%d' % sys.version_info[:2])"
-    answer = subprocess.run([interpreter, "-c", program], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
-    if answer.returncode:
-        message = f"{interpreter} does not run: {answer.stderr.strip()}; run `make setup` again"
-        raise LocalEnvironmentError(message)
-    return answer.stdout.strip()
+    try:
+        return run_program([interpreter, "-c", program], f"{interpreter}").strip()
+    except LocalEnvironmentError as error:
+        message = f"{error}; run `make setup` again"
+        raise LocalEnvironmentError(message) from error
 
 
 def fingerprint(root: Path, parts: Iterable[str], settings: Mapping[str, str]) -> str:
@@ -118,12 +121,19 @@ def _await_lock(lock: TextIO, directory: Path, notify: Callable[[str], None], li
         time.sleep(_LOCK_POLL_S)
 
 
-def build(paths: Paths, runtime: str, template: str = "template.yaml", *, architecture: str = "") -> str:
+def build(
+    paths: Paths,
+    runtime: str,
+    template: str = "template.yaml",
+    *,
+    architecture: str = "",
+    notify: Callable[[str], None] = lambda _: None,
+) -> str:
     """
     Run `sam build`, unless the last build was of the same sources for the same runtime and architecture.
 
     Layers are built for both: deployed as another architecture's, nothing of theirs could be imported. Without one
-    it is this machine's, on which the embedded run has its functions.
+    it is this machine's, on which the embedded run has its functions. `notify` hears which layer is under way.
 
     Returns:
         The fingerprint of what is built.
@@ -140,7 +150,14 @@ def build(paths: Paths, runtime: str, template: str = "template.yaml", *, archit
     arguments = ["build", "--template-file", paths.root / template, "--build-dir", paths.build / "artefacts"]
     arguments += ["--cached", "--cache-dir", paths.build / "cache", "--base-dir", paths.root]
     arguments += _overrides(paths, target)
-    run_sam(paths, [str(argument) for argument in arguments], timeout_s=BUILD_S, account=emulator_account(NOWHERE))
+    progress = BuildProgress(_sam_log(paths, "build"), count_layers(paths.root / template), notify)
+    run_sam(
+        paths,
+        [str(argument) for argument in arguments],
+        timeout_s=BUILD_S,
+        account=emulator_account(NOWHERE),
+        look=progress.look,
+    )
     pack_layers(paths.build / "artefacts", paths.build / "archives")
     stamp.write_text(wanted)
     return wanted
@@ -165,9 +182,15 @@ def deploy(deployment: Deployment, built: str) -> bool:
     if stamp.exists() and stamp.read_text() == mark:
         return False
     stamp.unlink(missing_ok=True)
-    local_client("s3", deployment.endpoint).create_bucket(Bucket=ARTIFACTS)
+    try:
+        local_client("s3", deployment.endpoint).create_bucket(Bucket=ARTIFACTS)
+    except (BotoCoreError, ClientError) as error:
+        words = log_tail(Path(deployment.emulator.log)) if deployment.emulator else ""
+        message = f"the emulator at {deployment.endpoint} takes no deployment: {error}{words}"
+        raise LocalEnvironmentError(message) from error
     arguments = deploy_arguments(deployment.paths, deployment.stack, deployment.parameters, ARTIFACTS, PACKED)
-    run_sam(deployment.paths, arguments, timeout_s=DEPLOY_S, account=emulator_account(deployment.endpoint))
+    account = emulator_account(deployment.endpoint)
+    run_sam(deployment.paths, arguments, timeout_s=DEPLOY_S, account=account, needs=deployment.emulator)
     stamp.write_text(mark)
     return True
 
@@ -197,37 +220,50 @@ def _overrides(paths: Paths, parameters: Mapping[str, str]) -> list[str]:
     return ["--parameter-overrides", f"file://{path}"]
 
 
-def run_sam(paths: Paths, arguments: list[str], *, timeout_s: float, account: Mapping[str, str]) -> None:
+def run_sam(  # noqa: PLR0913 -- a command, and what bounds it
+    paths: Paths,
+    arguments: list[str],
+    *,
+    timeout_s: float,
+    account: Mapping[str, str],
+    needs: Server | None = None,
+    look: Callable[[], None] | None = None,
+) -> None:
     """
-    Run SAM CLI in a session of its own, so that an interrupt ends its children (pip, above all) with it.
+    Run SAM CLI; an interrupt ends its children (pip, above all) with it.
 
     Args:
         paths: of its log, its settings and temporary files.
         arguments: command and options.
         timeout_s: after which it is ended.
         account: the environment variables that say which account, region and endpoint it works on.
+        needs: the emulator's server, if it works on one of ours; its end ends the command.
+        look: called meanwhile, to notify how far it is.
 
     Raises:
-        LocalEnvironmentError: it failed, or was not done in time; with the end of its output, and its remedy.
+        LocalEnvironmentError: it failed, was not done in time, or the emulator has ended; with the end of its output, and
+            its remedy.
     """
-    name = f"`sam {arguments[0]}`"
-    log = paths.logs / f"sam-{arguments[0]}.log"
-    log.unlink(missing_ok=True)
-    environment = sam_environment(paths, account)
-    pid = spawn([paths.tool("sam", "sam"), *arguments], log=log, env=environment, cwd=paths.root)
     try:
-        code = psutil.Process(pid).wait(timeout_s)
-    except psutil.TimeoutExpired as error:
-        terminate([pid])
-        message = f"{name} did not end within {timeout_s:g} s{log_tail(log)}"
+        run_logged(
+            [paths.tool("sam", "sam"), *arguments],
+            f"`sam {arguments[0]}`",
+            log=_sam_log(paths, arguments[0]),
+            timeout_s=timeout_s,
+            env=sam_environment(paths, account),
+            cwd=paths.root,
+            needs=needs,
+            look=look,
+        )
+    except LocalEnvironmentError as error:
+        if not (remedy := quota_remedy(str(error))):
+            raise
+        message = f"{error}{remedy}"
         raise LocalEnvironmentError(message) from error
-    except BaseException:
-        terminate([pid])
-        raise
-    if code:
-        said = log_tail(log)
-        message = f"{name} failed with exit code {code}{said}{quota_remedy(said)}"
-        raise LocalEnvironmentError(message)
+
+
+def _sam_log(paths: Paths, command: str) -> Path:
+    return paths.logs / f"sam-{command}.log"
 
 
 def sam_environment(paths: Paths, account: Mapping[str, str]) -> dict[str, str]:

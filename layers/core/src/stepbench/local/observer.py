@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stepbench.digits import duration
 from stepbench.errors import LocalEnvironmentError, RecordsUnavailableError, ServerEndedError
 from stepbench.local.environment import EMULATOR
 from stepbench.local.executions import RUNNING
 from stepbench.planning.queue import ahead_of
-from stepbench.progress import PhaseStart, RecentRate, Snapshot, counted, phase_times, told_at_ns
+from stepbench.progress import PhaseStart, RecentRate, Snapshot, activity, counted, phase_times, told_at_ns
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
@@ -212,10 +213,22 @@ class Observer:
         return self._spec.tag
 
 
-def watch(observer: Observer, show: Callable[[Snapshot], None], clock: Clock) -> str:
-    """Observe until the execution is over, and return its status."""
+def watch(observer: Observer, show: Callable[[Snapshot], None], clock: Clock, *, limit_s: float | None = None) -> str:
+    """
+    Observe until the execution is over, and return its status.
+
+    Raises:
+        LocalEnvironmentError: its own turn has taken `limit_s`; an emulator ends no execution by its time-out.
+        ServerEndedError: as `Observer.step`.
+    """
+    began_ns = clock.now_ns()
     while observer.status == RUNNING:
         observer.step()
-        show(observer.snapshot())
+        seen = observer.snapshot()
+        show(seen)
+        began_ns = seen.now_ns if seen.ahead else began_ns
+        if limit_s is not None and seen.now_ns - began_ns > limit_s * 1e9:
+            message = f"it is not over after {duration(limit_s)}, many times what it takes; last seen: {activity(seen)}"
+            raise LocalEnvironmentError(message)
         clock.sleep(STEP_S)
     return observer.status

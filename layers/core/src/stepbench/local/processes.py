@@ -326,7 +326,7 @@ def listening_addresses(pids: Iterable[int]) -> set[str]:
 
 def log_tail(log: Path | None) -> str:
     """Return the last lines of a server's log, as the end of an error message."""
-    if log is None or not log.exists():
+    if log is None or not log.is_file():
         return ""
     lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
     return f"\n--- end of {log}\n" + "\n".join(lines) if lines else ""

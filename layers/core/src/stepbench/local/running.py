@@ -90,6 +90,7 @@ def execute(  # noqa: PLR0913 -- the stack, the person, the clock, and what is r
     clock: Clock,
     *,
     servers: ServerWatch | None = None,
+    limit_s: float | None = None,
 ) -> RunOutcome:
     """
     Start a run, watch it, and fetch its results. An interrupt, or losing sight of it, stops it for certain first.
@@ -103,6 +104,7 @@ def execute(  # noqa: PLR0913 -- the stack, the person, the clock, and what is r
         terminal: to people.
         clock: of this process.
         servers: of the environment here; None for a deployed stack.
+        limit_s: after which it is stopped; None leaves that to the stack.
 
     Raises:
         PlanError: the stack itself refuses the plan; nothing was created.
@@ -113,7 +115,7 @@ def execute(  # noqa: PLR0913 -- the stack, the person, the clock, and what is r
     error: Exception | None = None
     try:
         executions.start(document)
-        watch(observer, terminal.show, clock)
+        watch(observer, terminal.show, clock, limit_s=limit_s)
     except KeyboardInterrupt:
         stopped, error = True, _stop(executions, terminal, clock)
     except ServerEndedError as raised:  # with the emulator, all of the run has ended

@@ -131,14 +131,14 @@ def bring_up(paths: Paths, notify: Notify, wishes: Wishes = NO_WISHES) -> Enviro
 
 
 def _build_and_start(paths: Paths, runtime: str, notify: Notify, wishes: Wishes) -> EnvironmentState:
-    built = build(paths, runtime)
+    built = build(paths, runtime, notify=notify)
 
     def deploy_to(state: EnvironmentState) -> str:
         notify("deploying")
         files = paths.data / "files"
         files.mkdir(parents=True, exist_ok=True)
         found = parameters(state, runtime, find_authority(paths), files)
-        deploy(Deployment(paths, _endpoint(state), found), built)
+        deploy(Deployment(paths, _endpoint(state), found, emulator=state.server(EMULATOR)), built)
         return STACK
 
     return up(paths, notify, deploy_to, wishes)

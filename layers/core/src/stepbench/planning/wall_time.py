@@ -12,7 +12,7 @@ from stepbench.costs.expected_load import share_needed
 from stepbench.costs.transfer import transfer_s
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import AnyTrial, TrialPlan
@@ -46,6 +46,7 @@ LOCAL = Overheads(
     assumed=assumptions.LOCAL,
 )
 """Measured on two cores, idle and busy: `tests/unit/costs/test_estimates.py` has the runs."""
+_OVERDUE, _WAITS_S = 10, 3_600
 AWS = Overheads(prepare_s=60, phase_s=38, finish_s=60, report_s=20, writer_s=0.02, metrics_s=90)
 
 
@@ -70,6 +71,11 @@ def offered_s(plan: TrialPlan, phase: Phase, overheads: Overheads) -> float:
 def run_s(trials: Iterable[AnyTrial], overheads: Overheads) -> float:
     """Return how many seconds a run of these trials takes, until its report."""
     return sum(trial_s(plan, overheads) for plan in trials) + overheads.report_s
+
+
+def overdue_s(trials: Sequence[AnyTrial], overheads: Overheads) -> float:
+    """Return after how many seconds something is wrong with a run: a trial may await a lease, and be prepared twice."""
+    return _OVERDUE * run_s(trials, overheads) + _WAITS_S * len(trials)
 
 
 def between_s(plan: AnyTrial, phases: Iterable[Phase], overheads: Overheads) -> float:

@@ -116,7 +116,7 @@ def start_emulator(paths: Paths, *, wait_scale: float = 1, concurrency: int | No
     pid = spawn(command, log=log, env=environment, cwd=scratch)
     endpoint = f"http://{LOOPBACK}:{port}"
     wait_for_start(
-        f"the emulator answers at {endpoint}", lambda: answers(endpoint), timeout_s=kind.START_S, pid=pid, log=log
+        f"the emulator answers at {endpoint}", lambda: _is_healthy(endpoint), timeout_s=kind.START_S, pid=pid, log=log
     )
     return Emulator(kind.NAME, endpoint, (pid,))
 
@@ -124,9 +124,13 @@ def start_emulator(paths: Paths, *, wait_scale: float = 1, concurrency: int | No
 def answers(endpoint: str) -> bool:
     """Tell whether an emulator is healthy there."""
     try:
-        return fetch_direct(endpoint + _HEALTH, timeout_s=2)[0] == HTTPStatus.OK
+        return _is_healthy(endpoint)
     except OSError:
         return False
+
+
+def _is_healthy(endpoint: str) -> bool:
+    return fetch_direct(endpoint + _HEALTH, timeout_s=2)[0] == HTTPStatus.OK
 
 
 def _environment(paths: Paths, scratch: Path) -> dict[str, str]:

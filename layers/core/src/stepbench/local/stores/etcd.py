@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from stepbench.local.processes import (
     wait_until,
     wheel_folder,
 )
+from stepbench.local.programs import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,5 +120,4 @@ def _listening(member: _Member, certificates: Certificates | None) -> list[str]:
 
 
 def _version(etcd: Path) -> str:
-    answer = subprocess.run([etcd, "--version"], capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
-    return answer.stdout.splitlines()[0].removeprefix("etcd Version: ").strip()
+    return run_program([etcd, "--version"], "etcd --version").splitlines()[0].removeprefix("etcd Version: ").strip()

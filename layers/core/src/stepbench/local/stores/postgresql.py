@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.stores.postgresql_server import Installation, Wheel, install, run_program, serve
+from stepbench.local.programs import run_program
+from stepbench.local.stores.postgresql_server import Installation, Wheel, install, serve
 
 if TYPE_CHECKING:
     from stepbench.local.processes import LocalStore

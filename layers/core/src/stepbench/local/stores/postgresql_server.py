@@ -9,7 +9,6 @@ which `directory/server` then points to.
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import subprocess
 import tempfile
@@ -21,9 +20,10 @@ import psutil
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.processes import LOOPBACK, LocalStore, free_port, has_ended, spawn, wait_for_start, wheel_folder
+from stepbench.local.programs import run_program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 UNPRIVILEGED_USER = "nobody"
 MAX_CONNECTIONS = 300
@@ -189,29 +189,3 @@ def _version(installation: Installation) -> str:
 
 def _postmaster(installation: Installation) -> int:
     return int((installation.data / "postmaster.pid").read_text().split()[0])
-
-
-def run_program(command: Sequence[str | Path], what: str, *, user: str | None = None) -> str:
-    """
-    Return the output of a program that ends by itself; `what` it does is for the message.
-
-    Raises:
-        LocalEnvironmentError: it fails; with the end of its output.
-    """
-    group = pwd.getpwnam(user).pw_gid if user else None
-    done = subprocess.run(  # noqa: S603 -- no shell, arguments are ours
-        command,
-        check=False,
-        cwd="/",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_START_LIMIT_S,
-        user=user,
-        group=group,
-        extra_groups=[] if user else None,
-    )
-    if done.returncode:
-        message = f"{what} failed with status {done.returncode}: {done.stdout[-2000:]}"
-        raise LocalEnvironmentError(message)
-    return done.stdout

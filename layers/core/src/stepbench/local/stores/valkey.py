@@ -9,13 +9,13 @@ from __future__ import annotations
 import platform
 import shutil
 import socket
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.processes import LOOPBACK, LocalStore, free_port, spawn, wait_for_start, wheel_folder
+from stepbench.local.programs import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,12 +117,7 @@ def _command(server: Path, directory: Path, settings: Mapping[str, str]) -> list
 
 def _version(server: Path) -> str:
     """Return `9.1.2` of `Valkey server v=9.1.2 sha=…`."""
-    try:
-        answer = subprocess.run([server, "--version"], capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
-    except (OSError, subprocess.SubprocessError) as error:
-        message = f"{server} does not run on this machine: {error}"
-        raise LocalEnvironmentError(message) from error
-    return answer.stdout.partition("v=")[2].partition(" ")[0]
+    return run_program([server, "--version"], f"{server} --version").partition("v=")[2].partition(" ")[0]
 
 
 def _serves(port: int, *, tls: bool) -> bool:

@@ -7,10 +7,9 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import psutil
-
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.processes import LOOPBACK, log_tail, spawn, terminate
+from stepbench.local.processes import LOOPBACK
+from stepbench.local.programs import run_logged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +100,11 @@ class Installation:
             *(f"-Duser.home={directory}", f"-Dlogback.configurationFile={directory / 'logback.xml'}"),
             *("-cp", f"{self.jars}/*", _TOOL, "-h", LOOPBACK, "-p", str(ports.jmx), *arguments),
         ]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_NODETOOL_S, check=False)  # noqa: S603
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=_NODETOOL_S, check=False)  # noqa: S603
+        except subprocess.TimeoutExpired as error:
+            message = f"nodetool {' '.join(arguments)}: did not end within {_NODETOOL_S} s; does the node still answer?"
+            raise LocalEnvironmentError(message) from error
         if answer.returncode:
             said = (answer.stderr or answer.stdout).partition(_TRACE)[0].strip()
             message = f"nodetool {' '.join(arguments)}: {said}"
@@ -143,15 +146,5 @@ def fetch_jars(paths: Paths) -> None:
         LocalEnvironmentError: it could not; with the end of what it said.
     """
     log = paths.logs / f"{TARGET}.log"
-    pid = spawn(["make", "--directory", paths.root, TARGET], log=log)
-    try:
-        code = psutil.Process(pid).wait(_FETCH_S)
-    except psutil.TimeoutExpired:
-        code = -1
-    except BaseException:
-        terminate([pid])
-        raise
-    if code:
-        terminate([pid])
-        message = f"Cassandra's jars could not be fetched: see what `make {TARGET}` says{log_tail(log)}"
-        raise LocalEnvironmentError(message)
+    what = f"`make {TARGET}`, which fetches Cassandra's jars,"
+    run_logged(["make", "--directory", paths.root, TARGET], what, log=log, timeout_s=_FETCH_S)

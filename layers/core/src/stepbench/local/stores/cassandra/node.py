@@ -120,16 +120,13 @@ class Node:
     def _serves(self) -> bool:
         """Tell whether it lets us in: where it wants a password, the first user is made after the port is open."""
         requests = [cql.startup(), cql.plain_credentials(*ANONYMOUS)]
-        try:
-            with socket.create_connection((LOOPBACK, self._ports.clients), timeout=_ANSWER_LIMIT_S) as probe:
-                for request in requests:
-                    probe.sendall(cql.encode(request, 0))
-                    frames = cql.CqlReader().feed(probe.recv(4_096))
-                    if not frames or frames[0].opcode != cql.Opcode.AUTHENTICATE:
-                        break
-                return bool(frames) and frames[0].opcode in {cql.Opcode.READY, cql.Opcode.AUTH_SUCCESS}
-        except OSError:
-            return False
+        with socket.create_connection((LOOPBACK, self._ports.clients), timeout=_ANSWER_LIMIT_S) as probe:
+            for request in requests:
+                probe.sendall(cql.encode(request, 0))
+                frames = cql.CqlReader().feed(probe.recv(4_096))
+                if not frames or frames[0].opcode != cql.Opcode.AUTHENTICATE:
+                    break
+            return bool(frames) and frames[0].opcode in {cql.Opcode.READY, cql.Opcode.AUTH_SUCCESS}
 
 
 def start_cassandra(
