@@ -47,7 +47,7 @@ rehearse: setup ## Deploy to your AWS account, run small plans, judge, delete: S
 	  $(if $(COSTS),--costs "$(COSTS)") $(if $(DELETE),--delete "$(DELETE)")
 
 test: setup setup-test ## Set up, then the whole suite, four modules at a time; ONLY=tests/… or ONLY="words and names" in one process
-	$(VENV)/bin/python -m pytest $(if $(MEASURE),-p tests.suite.measuring --measure $(abspath $(MEASURE))) $(if $(ONLY),$(CHOSEN),$(SUITE)) $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest $(if $(MEASURE),-p tests.suite.measuring --measure "$(MEASURE)") $(if $(ONLY),$(CHOSEN),$(SUITE)) $(PYTEST_ARGS)
 
 quick: $(VENV)/.dev charts ## Unit tests of what a change touches, the nearest first, within a minute: BASE=COMMIT
 	@$(VENV)/bin/python -m tests.suite.quick $(BASE)
@@ -60,7 +60,7 @@ nightly: setup setup-test ## What takes too long for each change, part by part: 
 
 test-faults: setup setup-test ## Set up, then the fault tour (25 minutes): SEED=…, FULL=1, or CLEAN=50 runs without a fault
 	$(VENV)/bin/python -m pytest tests/faults $(if $(CLEAN),--clean $(CLEAN),$(PARALLEL)) \
-	  $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full) $(if $(RESULTS),--results $(RESULTS)) $(PYTEST_ARGS)
+	  $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full) $(if $(RESULTS),--results "$(RESULTS)") $(PYTEST_ARGS)
 
 test-api: setup setup-test ## Set up, then some 10,000 requests that are made of the API's description, through HTTP
 	STEPBENCH_API_CASES=1100 $(VENV)/bin/python -m pytest -rP --nightly api $(PYTEST_ARGS)
@@ -112,7 +112,7 @@ setup-localstack: $(TOOLS)/localstack/.ready .stepbench/localstack/loopback.so .
 
 .PHONY: charts
 charts: $(TOOLS)/lambda/.ready # whose Python has pip
-	@PATH="$(abspath $(TOOLS)/lambda/bin):$$PATH" $(MAKE) --silent --directory layers/core charts
+	@PATH="$$PWD/$(TOOLS)/lambda/bin:$$PATH" $(MAKE) --silent --directory layers/core charts
 
 setup-cassandra: .stepbench/cassandra/.ready ## Java, Maven and Cassandra's jars; the first run of a plan with Cassandra does it, too
 
@@ -169,7 +169,7 @@ node_modules/.ready: package-lock.json
 .stepbench/cassandra/.ready .stepbench/dynamodb/.ready: .stepbench/%/.ready: requirements/%.xml
 	.ci/system-packages java mvn
 	rm -rf $(@D)
-	mvn --batch-mode --quiet --strict-checksums -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
+	mvn --batch-mode --quiet --strict-checksums -f $< dependency:copy-dependencies -DoutputDirectory="$$PWD/$(@D)"
 	@touch $@
 
 # --- locks ----------------------------------------------------------------------------------------------------
