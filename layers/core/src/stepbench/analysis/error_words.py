@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.model import errors
+from stepbench.model.logins import how_to_log_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,10 +19,6 @@ class ErrorWords(NamedTuple):
 
 
 LOAD = "The store refused for load: lower the rate, or give it more capacity."
-LOGIN = (
-    "The store wants a login, or another one: give it in the secret of the stack's parameter (`…SecretArn`), or for a "
-    "server of your own here in its configuration; a plan holds none."
-)
 CREDENTIALS = "The writers' AWS credentials were not taken: those of their role, or of the user who runs them."
 RIGHTS = "The login, or the function's role, may not do this: grant it, or take another login."
 WRITABLE = "Name the endpoint that takes writes (of a cluster its primary), or end what made it read-only."
@@ -41,11 +38,16 @@ MOUNT = "Look whether the file system is mounted, and answers."
 SOMETHING = "Look at the store's log of that time."
 UNKNOWN = "Look at the store's log of that time; the errors are its own words, of which no more is known here."
 
+
+def _rights(code: str) -> str:
+    return f"{RIGHTS} {how_to_log_in(code)}"
+
+
 KNOWN: dict[str, ErrorWords] = {
     # Redis and Valkey: the first word of a refusal.
-    "NOAUTH": ErrorWords("no login", LOGIN),
-    "WRONGPASS": ErrorWords("wrong login", LOGIN),
-    "NOPERM": ErrorWords("no permission", RIGHTS),
+    "NOAUTH": ErrorWords("no login", how_to_log_in("NOAUTH")),
+    "WRONGPASS": ErrorWords("wrong login", how_to_log_in("WRONGPASS")),
+    "NOPERM": ErrorWords("no permission", _rights("NOPERM")),
     "READONLY": ErrorWords("read-only", WRITABLE),
     "OOM": ErrorWords("out of memory", ROOM),
     "MISCONF": ErrorWords("cannot save to disk", ROOM),
@@ -55,8 +57,8 @@ KNOWN: dict[str, ErrorWords] = {
     "MOVED": ErrorWords("another node's", "It is a cluster: set target.cluster."),
     # PostgreSQL and DSQL: conditions of SQLSTATE, by their names in PostgreSQL's appendix A.
     "25006": ErrorWords("read-only transaction", WRITABLE),
-    "28000": ErrorWords("invalid authorization", LOGIN),
-    "28P01": ErrorWords("invalid password", LOGIN),
+    "28000": ErrorWords("invalid authorization", how_to_log_in("28000")),
+    "28P01": ErrorWords("invalid password", how_to_log_in("28P01")),
     "3D000": ErrorWords("no such database", GONE),
     "40001": ErrorWords("serialization failure", CONTENDED),
     "40P01": ErrorWords("deadlock", CONTENDED),
@@ -73,8 +75,9 @@ KNOWN: dict[str, ErrorWords] = {
     "57P03": ErrorWords("server is starting", NETWORK),
     # etcd: status codes of gRPC.
     "RESOURCE_EXHAUSTED": ErrorWords("over etcd's quota, or too many requests", ROOM),
-    "UNAUTHENTICATED": ErrorWords("no login", LOGIN),
-    "PERMISSION_DENIED": ErrorWords("no permission", RIGHTS),
+    "INVALID_ARGUMENT": ErrorWords("no login, or not understood", how_to_log_in("user name is empty")),
+    "UNAUTHENTICATED": ErrorWords("no login", how_to_log_in("UNAUTHENTICATED")),
+    "PERMISSION_DENIED": ErrorWords("no permission", _rights("PERMISSION_DENIED")),
     "UNAVAILABLE": ErrorWords("no leader, or not reachable", NETWORK),
     "DEADLINE_EXCEEDED": ErrorWords("over its time limit", LOAD),
     # Cassandra: names of its native protocol's errors (`wire.cql.answers`).
@@ -86,8 +89,8 @@ KNOWN: dict[str, ErrorWords] = {
     "WriteFailure": ErrorWords("a replica failed", INTERNAL),
     "ReadFailure": ErrorWords("a replica failed", INTERNAL),
     "ServerError": ErrorWords("the store's own failure", INTERNAL),
-    "BadCredentials": ErrorWords("wrong login", LOGIN),
-    "Unauthorized": ErrorWords("no permission", RIGHTS),
+    "BadCredentials": ErrorWords("wrong login", how_to_log_in("BadCredentials")),
+    "Unauthorized": ErrorWords("no permission", _rights("Unauthorized")),
     # AWS's services.
     "ProvisionedThroughputExceededException": ErrorWords("over the table's capacity", LOAD),
     "ThrottlingException": ErrorWords("throttled", LOAD),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import connect_error, is_lasting, lost_connection
+from stepbench.model.logins import with_login_remedy
 from stepbench.settings import Settings
 from stepbench.wire.addresses import endpoint_error
 from stepbench.wire.connect import tls_context
@@ -128,10 +129,15 @@ async def control_connection(server: str, connecting: Awaitable[ConnectedT]) -> 
 
 
 def unavailable(server: str, reason: str | Exception) -> TargetUnavailableError:
-    """Return the error of a control method: which server, and why; TargetUnreachableError where waiting is no use."""
+    """
+    Return the error of a control method: which server, why, and how it is given a login, where it refused one.
+
+    It is a TargetUnreachableError where waiting is no use.
+    """
     if isinstance(reason, str):
         reason = lost_connection(reason)
     of_system = isinstance(reason, ConnectionError | TimeoutError) and (reason.errno is not None or not str(reason))
     text = connect_error(reason) if of_system else str(reason) or type(reason).__name__
     lasts = isinstance(reason, TargetUnreachableError) or is_lasting(reason)
-    return (TargetUnreachableError if lasts else TargetUnavailableError)(f"{server}: {text}")
+    message = with_login_remedy(f"{server}: {text}", text)
+    return (TargetUnreachableError if lasts else TargetUnavailableError)(message)

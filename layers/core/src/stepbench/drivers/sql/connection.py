@@ -17,6 +17,7 @@ from psycopg import pq
 
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import connect_error
+from stepbench.model.logins import with_login_remedy
 from stepbench.model.result import ConnectionParts
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ async def connect(conninfo: bytes, clock: Clock, limit_s: float) -> TimedConnect
 def unavailable(message: str, reason: str) -> TargetUnavailableError:
     """Return the error of a control method; `reason` is libpq's, which says by text alone whether waiting is of use."""
     lasts = _LASTING.search(reason) is not None and _PASSING.search(reason) is None
-    return (TargetUnreachableError if lasts else TargetUnavailableError)(message)
+    return (TargetUnreachableError if lasts else TargetUnavailableError)(with_login_remedy(message, reason))
 
 
 def refusal_error(error: TargetUnavailableError) -> str:
