@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -59,11 +61,32 @@ def test_down_says_what_it_ended(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ended: list[str], said: str
 ) -> None:
     """It goes to stderr: there is no data in it."""
-    monkeypatch.setattr(session, "stop_environment", lambda _find_paths: ended)
+    monkeypatch.setattr(session, "stop_environment", lambda *_, **__: ended)
     assert main(["down"]) == 0
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == said
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [([], (False, None)), (["--keep"], (True, None)), (["--fetch", "--out", "runs"], (False, Path("runs")))],
+)
+def test_down_does_with_runs_what_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str], asked: tuple[bool, Path | None]
+) -> None:
+    """Nothing is fetched to a folder that was not asked for."""
+    seen: list[tuple[bool, Path | None]] = []
+
+    def stop(_paths: object, _notify: object, *, out: Path | None, keep: bool) -> list[str]:
+        seen.append((keep, out))
+        return []
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "stop_environment", stop)
+    assert main(["down", *options]) == 0
+    assert seen == [asked]
+    assert (tmp_path / "runs").exists() is (asked[1] is not None)
 
 
 class Deployed:
@@ -104,11 +127,11 @@ def test_invoke_says_which_answered(
     error: str,
     restricted: list[bool],
 ) -> None:
-    """A line each on stdout, the count on stderr, and an exit code for scripts."""
+    """A line each on stdout and what it answered, the count on stderr, and an exit code for scripts."""
     asked: list[object] = []
 
     def invoke_steps(steps: list[Step], *_: object) -> list[Answer]:
-        return [Answer(step, error) for step in steps]
+        return [Answer(step, error, value={"ends": "\x1b[2J"}) for step in steps]
 
     def in_docker(*_: object, restricted: bool) -> nullcontext[None]:
         asked.append(restricted)
@@ -121,6 +144,8 @@ def test_invoke_says_which_answered(
     said = capsys.readouterr()
     assert said.out.startswith("RunWriter ")
     assert (error or "answered") in said.out
+    assert error or json.loads(said.out.partition("\n")[2]) == {"ends": "\x1b[2J"}
+    assert "\x1b" not in said.out
     assert f"{int(not error)} of 1 answered without an error" in said.err
     assert asked == restricted
 
@@ -129,3 +154,13 @@ def test_invoke_refuses_a_function_that_is_not_there(capsys: pytest.CaptureFixtu
     """Before anything is started; with those that there are."""
     assert main(["invoke", "RunWritr"]) == 2
     assert "FUNCTION: has no sample event (got RunWritr). There are " in capsys.readouterr().err
+
+
+def test_invoke_of_a_named_function_that_the_stack_lacks_is_bad_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was asked, so nothing has answered."""
+    monkeypatch.setattr(session, "local_session", lambda *_: nullcontext(SimpleNamespace(stack=None)))
+    monkeypatch.setattr(invoking, "invoke_steps", lambda steps, *_: [Answer(step, asked=False) for step in steps])
+    assert main(["invoke", "BootstrapDsql"]) == 2
+    assert "left out: not in this stack" in capsys.readouterr().out

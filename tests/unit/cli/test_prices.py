@@ -65,8 +65,27 @@ def test_a_price_list_that_does_not_answer_leaves_the_table_as_it_is(
     stubber.add_client_error("get_products", "AccessDeniedException", "not authorized")
     path = tmp_path / "prices.json"
     assert main(["prices", "--refresh", "--file", str(path)]) == 4
-    assert path.read_text() == price_table().to_json()
-    assert "AWS's price list does not answer" in capsys.readouterr().err
+    assert not path.exists()
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "nothing is written: AWS has answered no price of us-east-1" in said.err
+    assert "AWS's price list does not answer" in said.err
+
+
+def test_what_aws_has_answered_is_written_and_counted(
+    stubber: Stubber, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Then it stopped: the one price is new, and all others are as they were."""
+    first, second = [*FILTERS][:2]
+    before = price_table().regions[DEFAULT_REGION]
+    expect(stubber, first, before[first].usd * 1.1)
+    stubber.add_client_error("get_products", "ThrottlingException", "slow down")
+    path = tmp_path / "prices.json"
+    assert main(["prices", "--refresh", "--file", str(path)]) == 4
+    written = json.loads(path.read_text())["regions"][DEFAULT_REGION]
+    assert written[first]["usd"] == pytest.approx(before[first].usd * 1.1)
+    assert written[second]["usd"] == before[second].usd
+    assert f"1 price of {DEFAULT_REGION} written to {path}" in capsys.readouterr().err
 
 
 def test_what_has_no_price_is_refused_before_anything_is_asked(capsys: pytest.CaptureFixture[str]) -> None:

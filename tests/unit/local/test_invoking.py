@@ -16,13 +16,24 @@ from stepbench.contracts import custom_resource, dataflow_rows, run_tasks, tasks
 from stepbench.contracts.identity import trial_tag
 from stepbench.errors import PlanError
 from stepbench.local import invoking
-from stepbench.local.invoking import SAMPLE_RUN, STEPS, Step, chosen_steps, invoke_steps, new_run_id, sample_event
+from stepbench.local.invoking import (
+    SAMPLE_RUN,
+    STEPS,
+    Step,
+    chosen_steps,
+    event_maker,
+    invoke_steps,
+    new_run_id,
+    read_event,
+    sample_event,
+)
 from stepbench.local.stack import StackError
 from stepbench.records.formats.deliveries import parse_delivery
 
 ROOT = Path(__file__).parents[3]
 NOW = datetime(2027, 5, 4, tzinfo=UTC)
 DELIVERED = ("ReceiveEvents", "CheckClock.dynamodb")
+SAMPLES = event_maker(ROOT, "r")
 STACK = cast(
     "Any",
     SimpleNamespace(
@@ -101,7 +112,7 @@ def test_a_failure_is_told_and_the_next_is_asked() -> None:
         raise StackError(message)
 
     steps = [Step("scale_target"), Step("plan_phase")]
-    lines = [str(answer) for answer in invoke_steps(steps, STACK, ROOT, "r", fails)]
+    lines = [str(answer) for answer in invoke_steps(steps, STACK, SAMPLES, fails)]
     assert [line.split()[0] for line in lines] == ["ScaleTarget", "PlanPhase"]
     assert all(line.endswith("failed: TargetUnavailableError: no store") for line in lines)
 
@@ -110,7 +121,7 @@ def test_what_the_stack_has_not_is_left_out_and_named() -> None:
     """Without Docker, BootstrapDsql is there only where clusters of Aurora DSQL are."""
     called: list[str] = []
     stack = SimpleNamespace(**vars(STACK), call=lambda function, _event: called.append(function))
-    answers = list(invoke_steps([Step("scale_target"), Step("bootstrap_dsql")], cast("Any", stack), ROOT, "r", None))
+    answers = list(invoke_steps([Step("scale_target"), Step("bootstrap_dsql")], cast("Any", stack), SAMPLES, None))
     assert called == ["ScaleTargetFunction"]
     assert [answer.asked for answer in answers] == [True, False]
     assert "left out" in str(answers[1])
@@ -126,5 +137,40 @@ def test_a_busy_sandbox_is_asked_again(monkeypatch: pytest.MonkeyPatch, times: i
             raise ClientError({"Error": {"Code": "TooManyRequestsException", "Message": "busy"}}, "Invoke")
 
     monkeypatch.setattr("stepbench.local.invoking.time.sleep", lambda _s: None)
-    (answer,) = invoke_steps([Step("scale_target")], STACK, ROOT, "r", call)
+    (answer,) = invoke_steps([Step("scale_target")], STACK, SAMPLES, call)
     assert bool(answer.error) is failed
+
+
+def test_an_event_of_ones_own_is_sent_as_it_is_and_the_answer_comes_back(tmp_path: Path) -> None:
+    """Also an empty one, and also to a function whose sample would be watched."""
+    file = tmp_path / "event.json"
+    for own in ({"plan": {"name": "mine"}}, {}):
+        file.write_text(json.dumps(own))
+        event = read_event(str(file), ["WatchChanges"])
+        sent: list[object] = []
+
+        def call(_function: str, event: object, sent: list[object] = sent) -> list[object]:
+            sent.append(event)
+            return [1, None]
+
+        (answer,) = invoke_steps([Step("watch_changes", 1)], STACK, event_maker(ROOT, "r", event), call)
+        assert (sent, answer.value, answer.error) == ([own], [1, None], "")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "said"),
+    [
+        ("[1]", ["RunWriter"], "is no JSON object"),
+        ("{", ["RunWriter"], "is no event"),
+        (None, ["RunWriter"], "is no event: No such file"),
+        ("{}", [], "is for one function, not for all"),
+        ("{}", ["RunWriter", "PlanPhase"], "is for one function, not for 2"),
+    ],
+)
+def test_a_file_that_holds_no_event_is_bad_input(tmp_path: Path, text: str | None, names: list[str], said: str) -> None:
+    """It is refused before anything is started."""
+    file = tmp_path / "event.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(PlanError, match=f"--event: {said}"):
+        read_event(str(file), names)

@@ -169,7 +169,7 @@ def test_up_after_a_killed_run_starts_anew_and_down_forgets_it(
     assert environment[0] == "down"
     assert environment[-1] == "up stepbench with 3 members"
     killed(paths, warm=False)
-    stop_environment(paths)
+    stop_environment(paths, silent)
     with occupied(paths.home) as occupancy:
         assert not occupancy.killed
 
@@ -179,7 +179,7 @@ def test_down_does_not_take_the_servers_from_under_a_run(environment: list[str],
     with local_session(paths, silent):
         environment.clear()
         with pytest.raises(LocalEnvironmentError, match="stop it with Ctrl-C"):
-            stop_environment(paths)
+            stop_environment(paths, silent)
         assert environment == []
 
 

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from stepbench.cli.command import CASSANDRA, ETCD_MEMBERS, FAILED, NOT_DONE, OK, Command, argument, at_least_one
+from stepbench.cli.command import (
+    BAD_INPUT,
+    CASSANDRA,
+    ETCD_MEMBERS,
+    FAILED,
+    NOT_DONE,
+    OK,
+    Command,
+    OneOf,
+    argument,
+    at_least_one,
+    out,
+)
 from stepbench.cli.inputs import clone_paths
 from stepbench.cli.streams import messages, write
 
@@ -44,12 +57,14 @@ def up(options: argparse.Namespace) -> int:
 
 
 def down(options: argparse.Namespace) -> int:
-    """End the environment."""
-    from stepbench.local.interrupts import shielded
+    """End the environment; runs that nobody has fetched are named, fetched, or keep it from ending."""
+    from stepbench.local.fetching import require_writable
     from stepbench.local.session import stop_environment
 
-    with shielded():
-        ended = stop_environment(clone_paths())
+    if options.fetch:
+        require_writable(options.out)
+    out = options.out if options.fetch else None
+    ended = stop_environment(clone_paths(), messages(options), out=out, keep=options.keep)
     messages(options)(f"ended {_counted(ended)}" if ended else "nothing was running")
     return OK
 
@@ -57,22 +72,27 @@ def down(options: argparse.Namespace) -> int:
 def invoke(options: argparse.Namespace) -> int:
     """Invoke functions with their sample events, and say which answered."""
     from stepbench.local.interrupts import interruptible
-    from stepbench.local.invoking import chosen_steps, invoke_steps, new_run_id
+    from stepbench.local.invoking import chosen_steps, event_maker, invoke_steps, new_run_id, read_event
     from stepbench.local.sam_local import sam_local
     from stepbench.local.session import local_session
 
     paths, notify = clone_paths(), messages(options)
     steps, run_id = chosen_steps(options.functions), new_run_id(options.functions)
+    own = read_event(options.event, options.functions) if options.event else None
     answers = []
     with interruptible(), local_session(paths, notify) as session:
         docker = options.docker or options.restricted
         with sam_local(paths, session, restricted=options.restricted) if docker else nullcontext() as call:
-            for answer in invoke_steps(steps, session.stack, paths.root, run_id, call):
+            for answer in invoke_steps(steps, session.stack, event_maker(paths.root, run_id, own), call):
                 write(str(answer))
+                if options.functions and answer.asked and not answer.error:
+                    write(json.dumps(answer.value, indent=1))
                 answers.append(answer)
     asked = [answer for answer in answers if answer.asked]
     failed = sum(bool(answer.error) for answer in asked)
     notify(f"{len(asked) - failed} of {len(asked)} answered without an error")
+    if options.functions and len(asked) < len(answers):
+        return BAD_INPUT
     return FAILED if failed else OK
 
 
@@ -110,7 +130,20 @@ def load_host(options: argparse.Namespace) -> int:
 COMMANDS = (
     Command("stores", stores, "list the stores, and what stands for each on this machine"),
     Command("up", up, "start emulator and stores, deploy, and leave everything running", (ETCD_MEMBERS, CASSANDRA)),
-    Command("down", down, "end what `up` has started"),
+    Command(
+        "down",
+        down,
+        "end what `up` has started; of runs that nobody has fetched it says how many are gone with it",
+        (
+            OneOf(
+                (
+                    argument("--fetch", action="store_true", help="fetch them first"),
+                    argument("--keep", action="store_true", help="end nothing if there are any (exit code 4)"),
+                )
+            ),
+            out("where --fetch puts them"),
+        ),
+    ),
     Command(
         "sweep",
         sweep,
@@ -132,7 +165,7 @@ COMMANDS = (
     Command(
         "invoke",
         invoke,
-        "invoke functions with their sample events (events/), and say which answered",
+        "invoke functions with their sample events (events/) and say which answered; of those named, what",
         (
             argument(
                 "functions",
@@ -140,6 +173,11 @@ COMMANDS = (
                 nargs="*",
                 help="RunWriter, or ReceiveEvents.dynamodb for another source; in this order, for the run sample-run, "
                 "whose plan ValidatePlan stores (default: all, in the order of a run, for a run of their own)",
+            ),
+            argument(
+                "--event",
+                metavar="FILE",
+                help="of one FUNCTION: send this JSON object as it is, in place of its sample; - for stdin",
             ),
             argument("--docker", action="store_true", help="by `sam local invoke`, one container each"),
             argument(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.cli.command import NOT_DONE, OK, Command, argument
 from stepbench.cli.streams import messages, write, write_errors
+from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
@@ -28,16 +29,20 @@ def prices(options: argparse.Namespace) -> int:
     if not options.refresh:
         write(_text(price_table(), options.region))
         return OK
-    table, problems = _refreshed(options)
+    table, answered, problems = _refreshed(options)
     path = options.file or Path(str(files("stepbench.costs") / "prices.json"))
-    path.write_text(table.to_json(), "utf-8")
-    messages(options)(f"written to {path}")
-    write(_text(table, options.region))
+    if answered:
+        path.write_text(table.to_json(), "utf-8")
+        messages(options)(f"{counted(answered, 'price')} of {options.region} written to {path}")
+        write(_text(table, options.region))
+    else:
+        messages(options)(f"nothing is written: AWS has answered no price of {options.region}")
     write_errors(*problems)
     return NOT_DONE if problems else OK
 
 
-def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, list[str]]:
+def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]:
+    """Return the table with what AWS has answered, how many prices that are, and what is wrong with others."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -63,7 +68,7 @@ def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, list[str]]:
             problems.append(f"{key}: AWS's price list does not answer: {error}")
             break
     updated, refused = refresh(table, options.region, found, datetime.now(UTC).date().isoformat())
-    return updated, [*problems, *refused]
+    return updated, len(found) - len(refused), [*problems, *refused]
 
 
 def listed_price(client: Any, key: str, region: str) -> ListedPrice:  # noqa: ANN401 -- boto3 clients have no type

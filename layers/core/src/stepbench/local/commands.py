@@ -17,7 +17,7 @@ from stepbench.local.display import progress_display
 from stepbench.local.ended import ServerWatch
 from stepbench.local.environment import Wishes
 from stepbench.local.executions import Executions, RunSpec, new_run_id
-from stepbench.local.fetching import REPORT, SUMMARY
+from stepbench.local.fetching import REPORT, SUMMARY, NotFetchedError
 from stepbench.local.floors.measuring import DURATION_S, measure_floors
 from stepbench.local.headline import headline
 from stepbench.local.load_host import load_host
@@ -125,6 +125,8 @@ class Runner:
             limit_s = overdue_s([spec.plan for spec in run.specs], self.overheads) if self.session else None
             terminal = Terminal(self.notify, show)
             outcome = execute(executions, document, self.options.out, terminal, clock, servers=servers, limit_s=limit_s)
+        if self.session is not None and not isinstance(outcome.error, NotFetchedError):
+            self.session.note_fetched(run_id)
         try:
             self._print_outcome(outcome)
         finally:  # whatever becomes of the words, the environment has to hear of it

@@ -88,6 +88,7 @@ def up(
     if not (is_up(paths) and _has_members(state, wishes.etcd_members) and _has_emulator(state)):
         for text in ended_since(state):
             notify(text)
+        _name_lost_runs(paths, notify)
         down(paths)
         state = EnvironmentState()
     try:
@@ -102,6 +103,12 @@ def up(
         down(paths)
         raise
     return state
+
+
+def _name_lost_runs(paths: Paths, notify: Notify) -> None:
+    from stepbench.local.unfetched import save_or_name  # noqa: PLC0415 -- who lists stores needs none of its imports
+
+    save_or_name(paths, notify)
 
 
 def _has_members(state: EnvironmentState, etcd_members: int | None) -> bool:

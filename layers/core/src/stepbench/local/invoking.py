@@ -8,10 +8,12 @@ Samples are in `events/`: `tasks` has one a function, `sources` one for each fur
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
@@ -24,7 +26,6 @@ from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from stepbench.local.stack import Stack
 
@@ -118,12 +119,17 @@ STEPS = (
 
 
 class Answer(NamedTuple):
-    """The answer to a step; `error` is empty, or the function's own; `asked` is False where the stack lacks it."""
+    """
+    The answer to a step.
+
+    error: empty, or the function's own. asked: False where the stack lacks the function. value: JSON, what it returned.
+    """
 
     step: Step
     error: str = ""
     took_s: float = 0
     asked: bool = True
+    value: Any = None
 
     def __str__(self) -> str:
         """Return one line: which function, by which source, for which trial, and how it went."""
@@ -146,6 +152,35 @@ def chosen_steps(names: Sequence[str]) -> list[Step]:
         remedy = f"There are {', '.join(known)}."
         raise PlanError([Problem("FUNCTION", name, "has no sample event", remedy) for name in unknown])
     return [known[name] for name in names] or list(STEPS)
+
+
+def read_event(file: str, names: Sequence[str]) -> Json:
+    """
+    Return the event of a file, or with - of stdin.
+
+    Raises:
+        PlanError: it cannot be read, is no JSON object, or is not for a single function.
+    """
+    remedy = "Name a file with one JSON object, as those in events/tasks have."
+    if len(names) != 1:
+        said = f"is for one function, not for {len(names) or 'all'}"
+        raise PlanError([Problem("--event", file, said, "Name the function that it is for.")])
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        event = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise PlanError([Problem("--event", file, f"is no event: {reason}", remedy)]) from error
+    if not isinstance(event, dict):
+        raise PlanError([Problem("--event", file, "is no JSON object", remedy)])
+    return event
+
+
+def event_maker(root: Path, run_id: str, own: Json | None = None) -> Callable[[Step, int], Json]:
+    """Return what makes a step's event, so many seconds ahead: its sample, or else always one's own."""
+    if own is not None:
+        return lambda _step, _lead_s: own
+    return lambda step, lead_s: sample_event(root, step, run_id, datetime.now(UTC), lead_s)
 
 
 def new_run_id(names: Sequence[str]) -> str:
@@ -187,7 +222,7 @@ def deployed_functions(stack: Stack) -> dict[str, str]:
 
 
 def invoke_steps(
-    steps: Sequence[Step], stack: Stack, root: Path, run_id: str, invoke: Invoke | None
+    steps: Sequence[Step], stack: Stack, make_event: Callable[[Step, int], Json], invoke: Invoke | None
 ) -> Iterator[Answer]:
     """Invoke one step after the other, whatever comes of each: by `invoke`, else those that the stack has, there."""
     deployed = deployed_functions(stack)
@@ -196,14 +231,15 @@ def invoke_steps(
             yield Answer(step, asked=False)
             continue
         lead_s = LEAD_S if invoke is None else CONTAINER_LEAD_S
-        event = sample_event(root, step, run_id, datetime.now(UTC), lead_s)
+        event = make_event(step, lead_s)
         began_s = time.monotonic()
+        value, error = None, ""
         try:
-            call, error = _watch if step.sample == "watch_changes" else _call, ""
-            call(step, event, stack, invoke or stack.call)
+            call = _watch if step.sample == "watch_changes" and event.keys() >= {"ref", "lane"} else _call
+            value = call(step, event, stack, invoke or stack.call)
         except StackError as failed:
             error = str(failed).removeprefix(f"{step.function}Function: ")
-        yield Answer(step, error, time.monotonic() - began_s)
+        yield Answer(step, error, time.monotonic() - began_s, value=value)
 
 
 def _call(step: Step, event: Json, _stack: Stack, invoke: Invoke) -> Any:  # noqa: ANN401 -- JSON

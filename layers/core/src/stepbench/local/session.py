@@ -37,6 +37,7 @@ from stepbench.local.processes import without_users_settings
 from stepbench.local.running import RunAbandonedError
 from stepbench.local.stack import Stack, local_stack
 from stepbench.local.state import EnvironmentState, Occupancy, Server, occupied, read_state
+from stepbench.local.unfetched import note_fetched, save_or_name
 from stepbench.local.utilisation import metric_parameters, server_pids
 from stepbench.records.storage import layout
 
@@ -63,6 +64,12 @@ class LocalSession:
     etcd: str | None
     pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     servers: tuple[Server, ...] = ()
+    data: Path | None = None
+
+    def note_fetched(self, run_id: str) -> None:
+        """Note that a run's results are not in the environment alone."""
+        if self.data is not None:
+            note_fetched(self.data, run_id)
 
     def needed(self, trial: AnyTrial) -> frozenset[str]:
         """Return the servers of this machine without which a trial cannot run."""
@@ -144,11 +151,11 @@ def _build_and_start(paths: Paths, runtime: str, notify: Notify, wishes: Wishes)
     return up(paths, notify, deploy_to, wishes)
 
 
-def open_session(state: EnvironmentState) -> LocalSession:
-    """Return the session of a complete environment."""
+def open_session(state: EnvironmentState, data: Path | None = None) -> LocalSession:
+    """Return the session of a complete environment, whose folder of data notes which runs were fetched."""
     etcd = next((server.endpoint for server in state.members(ETCD)), None)
     stack = local_stack(state.stack, _endpoint(state))
-    return LocalSession(stack, state.skipped, etcd, server_pids(state), state.servers)
+    return LocalSession(stack, state.skipped, etcd, server_pids(state), state.servers, data)
 
 
 @contextlib.contextmanager
@@ -169,7 +176,7 @@ def local_session(paths: Paths, notify: Notify, wishes: Wishes = NO_WISHES) -> I
         require_room(paths, starts=not warm)
         occupancy.begin(warm=warm)
         try:
-            yield open_session(bring_up(paths, notify, wishes))
+            yield open_session(bring_up(paths, notify, wishes), paths.data)
         except (RunAbandonedError, NotFetchedError) as error:
             warm = isinstance(error, NotFetchedError)
             raise
@@ -192,8 +199,11 @@ def fetch_kept(paths: Paths, run_id: str, out: Path) -> Path | None:
         return None
     with occupied(paths.home):
         runs = open_session(read_state(paths.home)).stack.runs
-        known = runs.find_bytes(layout.run_key(run_id, "plan.json")) is not None
-        return fetch(runs, run_id, out) if known else None
+        if runs.find_bytes(layout.run_key(run_id, "plan.json")) is None:
+            return None
+        folder = fetch(runs, run_id, out)
+        note_fetched(paths.data, run_id)
+        return folder
 
 
 def start_environment(paths: Paths, notify: Notify, wishes: Wishes = NO_WISHES) -> tuple[EnvironmentState, str]:
@@ -212,16 +222,20 @@ def start_environment(paths: Paths, notify: Notify, wishes: Wishes = NO_WISHES) 
         return bring_up(paths, notify, wishes), start_dashboard(paths)
 
 
-def stop_environment(paths: Paths) -> list[str]:
+def stop_environment(paths: Paths, notify: Notify, *, out: Path | None = None, keep: bool = False) -> list[str]:
     """
     Take the environment down for `stepbench down`, also after a run that was killed; return what was ended.
 
+    `notify`, `out` and `keep` are about runs that nobody has fetched, as in `save_or_name`.
+
     Raises:
-        LocalEnvironmentError: a run is using the environment, or something cannot be ended.
+        LocalEnvironmentError: a run is using the environment, something cannot be ended, or it is to be kept.
     """
     with occupied(paths.home) as occupancy:
-        ended = down(paths)
-        occupancy.end()
+        save_or_name(paths, notify, out=out, keep=keep)
+        with shielded():
+            ended = down(paths)
+            occupancy.end()
     return ended
 
 
@@ -229,6 +243,7 @@ def _end_killed_run(occupancy: Occupancy, paths: Paths, notify: Notify) -> None:
     """End what a killed run left: nobody stopped its execution, so its writers may still be at work in the emulator."""
     if occupancy.killed:
         notify("the last run here was killed; ending what it left")
+        save_or_name(paths, notify)
         with shielded():
             down(paths)
             occupancy.end()

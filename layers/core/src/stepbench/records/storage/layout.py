@@ -50,6 +50,9 @@ DATASETS = "datasets/"
 """What the keys of all datasets begin with; locally a folder beside the runs'."""
 
 
+RUNS = "runs/"
+
+
 def run_key(run_id: str, name: str) -> str:
     """
     Return the key of a run's document.
@@ -57,7 +60,7 @@ def run_key(run_id: str, name: str) -> str:
     plan.json, summary.json, report.html, manifest.json, floors.json, machine.json, skipped.json,
     ended.json (EndedServers).
     """
-    return f"runs/{run_id}/{name}"
+    return f"{RUNS}{run_id}/{name}"
 
 
 def machine_key(run_id: str) -> str:
