@@ -9,7 +9,7 @@ import pytest
 
 from stepbench.cli.yaml_plan import MAX_NODES, read_yaml, to_yaml
 from stepbench.errors import PlanError
-from stepbench.planning import find_plan, list_plans
+from stepbench.planning import find_plan, list_plans, read_json
 
 
 @pytest.mark.parametrize("name", list_plans())
@@ -20,20 +20,23 @@ def test_a_preset_is_the_same_in_yaml(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [("on", "on"), ("no", "no"), ("1:30", "1:30"), ("2026-01-01", "2026-01-01"), ("007", "007"), ("1_000", "1_000")],
+    "text", ["on", "no", "1:30", "2026-01-01", "1_000", "0b11", "0o8", "+", ".", "1e", "0x", "..5"]
 )
-def test_what_looks_like_text_is_text(text: str, value: str) -> None:
-    """YAML 1.1 made true, false, 90, a date, 7 and 1000 of these: a benchmark of something else."""
-    assert read_yaml(f"a: {text}") == {"a": value}
-    assert read_yaml(to_yaml({"a": value})) == {"a": value}
+def test_what_looks_like_text_is_text(text: str) -> None:
+    """YAML 1.1 made true, false, 90, a date, 1000 and 3 of the first: a benchmark of something else."""
+    assert read_yaml(f"a: {text}") == {"a": text}
+    assert read_yaml(to_yaml({"a": text})) == {"a": text}
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("1e3", 1000.0), ("-2.5", -2.5), ("20", 20), ("true", True), ("~", None), ("", None)]
+    ("text", "value"),
+    [
+        *(("1e3", 1000.0), ("-2.5", -2.5), ("20", 20), ("true", True), ("~", None), ("", None)),
+        *((".5", 0.5), ("-.5", -0.5), ("+.5e1", 5.0), ("1.", 1.0), ("+5", 5), ("0o10", 8), ("0x1F", 31), ("007", 7)),
+    ],
 )
-def test_numbers_and_the_three_words_are_json_s(text: str, value: object) -> None:
-    """`1e3` is text in YAML 1.1, and a rate that a plan may state in JSON."""
+def test_numbers_and_the_three_words_are_those_of_the_core_schema(text: str, value: object) -> None:
+    """YAML 1.2.2, 10.3.2. `1e3` is text in YAML 1.1, and a rate that a plan may state in JSON."""
     assert read_yaml(f"a: {text}") == {"a": value}
     assert read_yaml(to_yaml({"a": value})) == {"a": value}
 
@@ -61,11 +64,13 @@ def bomb() -> str:
         pytest.param("a: [1, 2", "line 1, column 9: is not YAML: expected ',' or ']'", id="cut off"),
         pytest.param("a: 1\n\tb: 2", "line 2, column 1: is not YAML", id="a tab"),
         pytest.param("1: x", 'line 1, column 1: is no name (got "1")', id="a number as a name"),
-        pytest.param("a: !!python/name:os.system x", "line 1, column 4: is not YAML: could not determine", id="a tag"),
+        pytest.param("a: !!python/name:os.system x", "line 1, column 4: is not YAML: a tag", id="a tag"),
         pytest.param("a: &a [*a]", "line 1, column 4: contains itself", id="a loop"),
         pytest.param(bomb(), f"holds more than {MAX_NODES:,} values", id="aliases of aliases"),
         pytest.param("a: 1\n---\nb: 1", "is not YAML: but found another document", id="two plans in one text"),
         pytest.param("a: \x01", "is not YAML", id="a control character"),
+        pytest.param("a: !!int x", 'line 1, column 4: is not YAML: no int (got "x")', id="another tag"),
+        pytest.param("<<: 5", "line 1, column 1: merges what is no object", id="a merge of a number"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(text: str, said: str) -> None:
@@ -73,6 +78,21 @@ def test_what_is_wrong_is_told_with_its_place(text: str, said: str) -> None:
     with pytest.raises(PlanError) as caught:
         read_yaml(text)
     assert said in str(caught.value)
+
+
+def test_what_is_no_finite_number_is_refused_at_its_path() -> None:
+    """`.inf` and 5,000 digits are numbers in YAML; the latter ended in a traceback."""
+    for text in (".inf", "-.INF", ".nan"):
+        with pytest.raises(PlanError, match=r"^a: is not a finite number"):
+            read_json(read_yaml(f"a: {text}"))
+    for text in ("1" * 5_000, "0x" + "f" * 5_000, "-" + "1" * 5_000):
+        with pytest.raises(PlanError, match=r"^a\[0\]: has 5,00\d digits .* Write a smaller number"):
+            read_json(read_yaml(f"a: [{text}]"))
+
+
+def test_an_explicit_tag_of_the_core_schema_is_taken() -> None:
+    """They say what quotes and digits say, too."""
+    assert read_yaml("{a: !!str 5, b: !!int '5', c: !!float 5, d: '5'}") == {"a": "5", "b": 5, "c": 5.0, "d": "5"}
 
 
 def test_an_empty_text_holds_nothing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
+from ruamel.yaml import YAML
 
 from stepbench.contracts.target import target_models
 from stepbench.rehearsal.plans import GIVEN, first_round, store_plan, store_rounds
@@ -28,7 +28,7 @@ def test_every_store_that_a_stack_can_have_is_rehearsed() -> None:
 def test_each_round_turns_on_what_the_template_has() -> None:
     """By a parameter that can be turned off again, for the next round."""
     text = (ROOT / "template.yaml").read_text().partition("\nRules:")[0]
-    parameters = yaml.safe_load(text)["Parameters"]
+    parameters = YAML(typ="safe", pure=True).load(text)["Parameters"]
     for each in store_rounds():
         for name, value in each.parameters.items():
             assert {value, "off"} <= {str(allowed) for allowed in parameters[name]["AllowedValues"]}

@@ -6,66 +6,68 @@ Names given twice, tags and names that are no text are problems, with line and c
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode
+from ruamel.yaml.resolver import BaseResolver
 
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.problems import shown
+from stepbench.planning.reading import parse_integer
 
 if TYPE_CHECKING:
-    from yaml.nodes import MappingNode, Node
+    from ruamel.yaml.error import StringMark
+    from ruamel.yaml.nodes import Node
 
 MAX_NODES = 50_000
 """Ten times what a plan of 100 trials has. A text of a few lines can name itself again and again (`*alias`)."""
 _TAG = "tag:yaml.org,2002:"
+_BASES = {"0o": 8, "0x": 16}
 
 
-class _Dumper(yaml.SafeDumper):
-    """PyYAML's safe dumper, which quotes what the loader would take for no text."""
+class _Resolver(BaseResolver):
+    """What a scalar without quotes is, by the core schema; ruamel's own has dates, `1_000` and `0b1` as well."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 -- PyYAML's own attribute
+    def __init__(self, version: object = None, loader: Any = None, loadumper: Any = None) -> None:  # noqa: ANN401, ARG002 -- ruamel's
+        super().__init__(loader or loadumper)
 
-    def ignore_aliases(self, _data: object) -> bool:
-        """Write everything out: somebody is to change it in one place only."""
-        return True
-
-
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with the scalars of YAML 1.2."""
-
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 -- PyYAML's own attribute
-
-    def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 -- PyYAML's
-        """Return an object whose names are text, each given once."""
-        names: set[str] = set()
-        for key, _ in node.value:
-            name = key.value
-            if key.tag not in {f"{_TAG}str", f"{_TAG}merge"}:
-                raise _refusal(key, name, "is no name", 'Write it as text, in quotes: "1".')
-            if name in names:
-                raise _refusal(key, name, "is given twice in one object", "Keep one of the two.")
-            names.add(name)
-        return super().construct_mapping(node, deep)
+    @property
+    def processing_version(self) -> tuple[int, int]:
+        """Return the version of YAML, whatever a text says of itself."""
+        return 1, 2
 
 
 for _name, _pattern, _first in (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("int", r"-?(?:0|[1-9][0-9]*)", "-0123456789"),
-    ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", "-0123456789"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", "-+."),
     ("merge", r"<<", "<"),
 ):
-    for _kind in (_Loader, _Dumper):
-        _kind.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"^(?:{_pattern})$"), list(_first))
+    _Resolver.add_implicit_resolver_base(f"{_TAG}{_name}", re.compile(f"^(?:{_pattern})$"), list(_first))
+
+
+def _yaml() -> YAML:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Resolver = _Resolver
+    return yaml
 
 
 def to_yaml(document: dict[str, Any]) -> str:
-    """Return a plan as YAML that `read_yaml` reads as the same plan."""
-    plain = json.loads(json.dumps(document))
-    return yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    """Return a plan as YAML that `read_yaml` reads as the same plan; aliases are written out, to be changed apart."""
+    yaml = _yaml()
+    yaml.default_flow_style, yaml.width, yaml.allow_unicode = False, 100, True
+    yaml.representer.sort_base_mapping_type_on_output = False
+    yaml.representer.ignore_aliases = lambda _data: True
+    written = io.StringIO()
+    yaml.dump(json.loads(json.dumps(document)), written)
+    return written.getvalue()
 
 
 def read_yaml(text: str) -> Any:  # noqa: ANN401 -- any JSON
@@ -76,22 +78,74 @@ def read_yaml(text: str) -> Any:  # noqa: ANN401 -- any JSON
         PlanError: it is no YAML, or one of the problems above.
     """
     try:
-        loader = _Loader(text)
-    except yaml.YAMLError as error:
-        remedy = "Remove the character."
-        raise PlanError([Problem("plan", "a control character", f"is not YAML: {error}", remedy)]) from error
-    try:
-        node = loader.get_single_node()
+        node = _yaml().compose(text)
         if node is None:
             return None
         _count(node, {})
-        return loader.construct_document(node)
-    except yaml.MarkedYAMLError as error:
+        return _value(node)
+    except MarkedYAMLError as error:
         raise PlanError([_syntax_problem(text, error)]) from error
+    except YAMLError as error:
+        remedy = "Remove the character."
+        raise PlanError([Problem("plan", "a control character", f"is not YAML: {error}", remedy)]) from error
     except RecursionError as error:
         raise PlanError([Problem("plan", "a deep nesting", "is nested too deeply", "Remove inner levels.")]) from error
-    finally:
-        loader.dispose()
+
+
+def _value(node: Node) -> Any:  # noqa: ANN401 -- any JSON
+    kind = str(node.tag).removeprefix(_TAG)
+    match kind:
+        case "map" if isinstance(node, MappingNode):
+            return _object(node)
+        case "seq" if not isinstance(node, MappingNode | ScalarNode):
+            return [_value(each) for each in node.value]
+        case "str" | "bool" | "null" | "int" | "float" if isinstance(node, ScalarNode):
+            return _scalar(node, kind)
+    raise _refusal(node, kind, "is not YAML: a tag that plans do not have", "Remove the tag.")
+
+
+def _object(node: MappingNode) -> dict[str, Any]:
+    """Return an object whose names are text, each given once; what `<<` names stands below what is its own."""
+    own: dict[str, Any] = {}
+    merged: list[tuple[Node, Node]] = []
+    for key, value in node.value:
+        kind = str(key.tag).removeprefix(_TAG)
+        if not isinstance(key, ScalarNode) or kind not in {"str", "merge"}:
+            raise _refusal(key, key.value, "is no name", 'Write it as text, in quotes: "1".')
+        if key.value in own or (kind == "merge" and merged):
+            raise _refusal(key, key.value, "is given twice in one object", "Keep one of the two.")
+        if kind == "merge":
+            merged.append((key, value))
+        else:
+            own[key.value] = _value(value)
+    below = {name: value for key, each in merged for name, value in _merged(key, each).items()}
+    return below | own
+
+
+def _merged(key: Node, node: Node) -> dict[str, Any]:
+    """Return what `<<` brings: an object, or several, of which the first with a name has it."""
+    found = _value(node)
+    objects = found if isinstance(found, list) else [found]
+    if not all(isinstance(each, dict) for each in objects):
+        raise _refusal(key, "<<", "merges what is no object", "Name an object, or a list of them.")
+    return {name: value for each in reversed(objects) for name, value in each.items()}
+
+
+def _scalar(node: ScalarNode, kind: str) -> Any:  # noqa: ANN401 -- any JSON
+    text: str = node.value
+    try:
+        match kind:
+            case "null":
+                return None
+            case "bool":
+                return {"true": True, "false": False}[text.lower()]
+            case "int":
+                return parse_integer(text, _BASES.get(text[:2], 10))
+            case "float":
+                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    except (KeyError, ValueError) as error:
+        raise _refusal(node, text, f"is not YAML: no {kind}", "Remove the tag, or mend the value.") from error
+    return text
 
 
 def _count(node: Node, counted: dict[int, int]) -> int:
@@ -101,8 +155,8 @@ def _count(node: Node, counted: dict[int, int]) -> int:
             raise _refusal(node, "an alias", "contains itself", "Write it out.")
         return counted[id(node)]
     counted[id(node)] = 0
-    inner = [each for pair in node.value for each in pair] if isinstance(node, yaml.MappingNode) else node.value
-    total = 1 + (0 if isinstance(node, yaml.ScalarNode) else sum(_count(each, counted) for each in inner))
+    inner = [each for pair in node.value for each in pair] if isinstance(node, MappingNode) else node.value
+    total = 1 + (0 if isinstance(node, ScalarNode) else sum(_count(each, counted) for each in inner))
     if total > MAX_NODES:
         raise _refusal(node, f"{total:,} values", f"holds more than {MAX_NODES:,} values", "Split the plan.")
     counted[id(node)] = total
@@ -113,19 +167,17 @@ def _refusal(node: Node, found: str, message: str, remedy: str) -> PlanError:
     return PlanError([Problem(_place(node.start_mark), shown(found), message, remedy)])
 
 
-def _place(mark: yaml.Mark) -> str:
+def _place(mark: StringMark) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}"
 
 
-def _syntax_problem(text: str, error: yaml.MarkedYAMLError) -> Problem:
+def _syntax_problem(text: str, error: MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
     if mark is None:
         return Problem("plan", "a text", f"is not YAML: {error.problem}", "Mend the text.")
     lines = text.splitlines()
     rest = lines[mark.line][mark.column :].strip() if mark.line < len(lines) else ""
     remedy = "Indent with spaces." if rest.startswith("\t") or "\\t" in str(error.problem) else "Mend the text there."
-    if isinstance(error, yaml.constructor.ConstructorError):
-        remedy = "Remove the tag; a plan has text, numbers, true, false, null, lists and objects."
     context = f" {error.context}" if error.context else ""
     message = f"is not YAML: {error.problem}{context}"
     return Problem(_place(mark), shown(rest) if rest else "the end of the text", message, remedy)

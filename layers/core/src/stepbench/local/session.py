@@ -30,7 +30,7 @@ from stepbench.local.environment import (
     is_up,
     up,
 )
-from stepbench.local.fetching import NotFetchedError, fetch
+from stepbench.local.fetching import SUMMARY, NotFetchedError, fetch
 from stepbench.local.interrupts import shielded
 from stepbench.local.machine_limits import require_room
 from stepbench.local.processes import without_users_settings
@@ -202,7 +202,8 @@ def fetch_kept(paths: Paths, run_id: str, out: Path) -> Path | None:
         if runs.find_bytes(layout.run_key(run_id, "plan.json")) is None:
             return None
         folder = fetch(runs, run_id, out)
-        note_fetched(paths.data, run_id)
+        if (folder / SUMMARY).exists():  # else it goes on
+            note_fetched(paths.data, run_id)
         return folder
 
 

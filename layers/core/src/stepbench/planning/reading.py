@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_PLAN_BYTES = 252 * 1024
 """Step Functions takes 256 KiB as an execution's, or a state's, input; whose run it is, its id and start are added."""
-MAX_DEPTH = 64
+MAX_DEPTH, MAX_DIGITS = 64, 100
 _EMPTY_REMEDY = "Give a plan as a JSON object; `stepbench plans` lists ready ones."
 
 
@@ -77,14 +77,22 @@ def check_size(size: int) -> None:
 def _decode(source: str | bytes | bytearray) -> Any:  # noqa: ANN401 -- any JSON
     text = decode_text(source)
     try:
-        return json.loads(text, object_pairs_hook=_Object)
+        return json.loads(text, object_pairs_hook=_Object, parse_int=parse_integer)
     except json.JSONDecodeError as error:
         raise PlanError([_syntax_problem(text, error)]) from error
     except RecursionError as error:
         raise PlanError([_too_deep(ROOT)]) from error
-    except ValueError as error:
-        # Python refuses integers of more than 4,300 digits.
-        raise PlanError([Problem(ROOT, "a huge number", str(error), "Write smaller numbers.")]) from error
+
+
+class HugeInteger(str):
+    """An integer's digits, which are too many to be one: Python converts none of more than 4,300."""
+
+    __slots__ = ()
+
+
+def parse_integer(text: str, base: int = 10) -> int | HugeInteger:
+    """Return the integer that a text spells, or its digits, which `read_json` refuses with their path."""
+    return int(text, base) if len(text) <= MAX_DIGITS else HugeInteger(text)
 
 
 def _text(source: bytes) -> str:
@@ -125,6 +133,8 @@ def _syntax_remedy(rest: str, message: str) -> str:
 def _silent_problems(value: Any, steps: tuple[str | int, ...]) -> Iterator[Problem]:  # noqa: ANN401 -- any JSON
     if len(steps) > MAX_DEPTH:
         yield _too_deep(path_text(steps[:3]))
+    elif isinstance(value, HugeInteger):
+        yield Problem(path_text(steps), shown(value), f"has {len(value):,} digits", "Write a smaller number.")
     elif isinstance(value, dict):
         for name in getattr(value, "repeated", ()):
             path = path_text((*steps, name))
