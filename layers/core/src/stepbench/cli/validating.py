@@ -12,7 +12,7 @@ from stepbench.cli.streams import write, write_errors
 from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from stepbench.contracts.dataflow_mix import ExpectedMix
     from stepbench.contracts.plan import AnyTrial, Plan
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 
 class _Checked(NamedTuple):
-    """A plan as it was asked for, what is wrong with it, and the plan itself where it is one."""
+    """A plan as it was asked for, what is wrong with it, itself where it is one, and why trials cannot run here."""
 
     asked: str
     problems: tuple[Problem, ...]
     plan: Plan | None = None
+    skipped: tuple[tuple[Expanded, str], ...] = ()
 
 
 def validate(options: argparse.Namespace) -> int:
@@ -45,27 +46,28 @@ def validate(options: argparse.Namespace) -> int:
 
 
 def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
-    from stepbench.planning import check_budget, check_models, refuse_on_emulator
+    from stepbench.planning import check_budget, check_models, expanded, refuse_on_emulator
 
     try:
         plan = read_any_plan(name, changes)
     except PlanError as error:
         return _Checked(name, error.problems)
     problems = _problems(lambda: check_models(plan)) + _problems(lambda: check_budget(plan))
-    if not remote:
-        problems += _unavailable_here(plan) + _problems(lambda: refuse_on_emulator(plan, "the local emulator"))
-    return _Checked(name, problems, plan)
+    if remote:
+        return _Checked(name, problems, plan)
+    from stepbench.local.store_list import skip_reasons
+
+    skipped = skip_reasons(plan, {})
+    if len(skipped) == len(expanded(plan)):
+        problems += _unavailable_here(skipped)
+    problems += _problems(lambda: refuse_on_emulator(plan, "the local emulator"))
+    return _Checked(name, problems, plan, tuple(skipped))
 
 
-def _unavailable_here(plan: Plan) -> tuple[Problem, ...]:
-    """Return why nothing of the plan can run on this machine, as `run` would say; empty where some of it can."""
-    from stepbench.local.store_list import runnable_part, skip_reason
-    from stepbench.planning import expanded
-
-    if runnable_part(plan, {}) is not None:
-        return ()
+def _unavailable_here(skipped: Sequence[tuple[Expanded, str]]) -> tuple[Problem, ...]:
+    """Return why nothing of a plan can run on this machine, as `run` would say."""
     remedy = "Or run it on a deployed stack (validate --stack)."
-    reasons = {(trial.source, str(skip_reason(trial.plan, {}))): trial.plan.target.store for trial in expanded(plan)}
+    reasons = {(trial.source, reason): trial.plan.target.store for trial, reason in skipped}
     return tuple(
         Problem(f"trials[{source}].target", f'"{store}"', f"cannot run here: {reason}", remedy)
         for (source, reason), store in reasons.items()
@@ -86,10 +88,10 @@ def _facts(checked: _Checked, *, remote: bool) -> dict[str, Any]:
     ok = not problems
     if checked.plan is None:
         return {"name": checked.asked, "ok": ok, "problems": problems}
-    return {"name": checked.plan.name, "ok": ok, "problems": problems, **_numbers(checked.plan, remote=remote)}
+    return {"name": checked.plan.name, "ok": ok, "problems": problems, **_numbers(checked, checked.plan, remote=remote)}
 
 
-def _numbers(plan: Plan, *, remote: bool) -> dict[str, Any]:
+def _numbers(checked: _Checked, plan: Plan, *, remote: bool) -> dict[str, Any]:
     from stepbench.costs import estimate, upper_bound
     from stepbench.planning import expanded
     from stepbench.planning.wall_time import AWS, LOCAL, offered_load_s, run_s
@@ -106,18 +108,10 @@ def _numbers(plan: Plan, *, remote: bool) -> dict[str, Any]:
         "estimate_usd": round(spent, 4),
         **here,
         "budget_usd": plan.budget_usd,
-        **({} if remote else _skipped(plan)),
+        **({"skipped": {trial.name: reason for trial, reason in checked.skipped}} if checked.skipped else {}),
         **({"at_most_usd": round(most, 4)} if (most := sum(upper_bound(t).total_usd for t in trials)) > spent else {}),
         **({"expected": [mix.model_dump(mode="json") for mix in mixes]} if (mixes := _expected(trials)) else {}),
     }
-
-
-def _skipped(plan: Plan) -> dict[str, Any]:
-    """Return which trials cannot run on this machine, and why; the others can."""
-    from stepbench.local.store_list import skipped_trials
-
-    found = {trial.name: trial.reason for trial in skipped_trials(plan, {})}
-    return {"skipped": found} if found else {}
 
 
 def _expected(trials: list[AnyTrial]) -> list[ExpectedMix]:
@@ -136,7 +130,7 @@ def _describe(checked: _Checked, *, remote: bool) -> None:
     plan = checked.plan
     if plan is None:
         return
-    numbers, trials = _numbers(plan, remote=remote), expanded(plan)
+    numbers, trials = _numbers(checked, plan, remote=remote), expanded(plan)
     most = "up to " if any(phase.closed for trial in trials for phase in trial.plan.phases) else ""
     load = f"{most}{counted(numbers['events'], 'event')} in {duration(numbers['load_s'])} of load"
     takes = f"takes about {duration(numbers['wall_s'])} {'on AWS' if remote else 'here'}"

@@ -72,18 +72,19 @@ def _lacks_here(target: RedisTarget | DynamoDbTarget) -> str | None:
 
 def runnable_part(plan: Plan, skipped: Mapping[str, str]) -> Plan | None:
     """Return the plan less what cannot run here, each trial under its name in the whole plan; None if none is left."""
-    if not skipped_trials(plan, skipped):
+    trials = expanded(plan)
+    runnable = [trial for trial in trials if skip_reason(trial.plan, skipped) is None]
+    if len(runnable) == len(trials):
         return plan
-    runnable = [trial for trial in expanded(plan) if skip_reason(trial.plan, skipped) is None]
-    trials = tuple(
+    parts = tuple(
         left
         for source, trial in enumerate(plan.trials)
         for left in _runnable_trials(trial, [each for each in runnable if each.source == source])
     )
-    if not trials:
+    if not parts:
         return None
     thresholds = thresholds_about(plan.thresholds, runnable)  # one about what is left out would be refused
-    return plan.model_copy(update={"trials": trials, "thresholds": thresholds})
+    return plan.model_copy(update={"trials": parts, "thresholds": thresholds})
 
 
 def _runnable_trials(trial: AnyTrial, runnable: Sequence[Expanded]) -> list[AnyTrial]:
@@ -94,13 +95,17 @@ def _runnable_trials(trial: AnyTrial, runnable: Sequence[Expanded]) -> list[AnyT
     return [each.plan.model_copy(update={"name": each.group, **repeated}) for each in runnable if each.repeat == 0]
 
 
-def skipped_trials(plan: Plan, skipped: Mapping[str, str]) -> list[SkippedTrial]:
+def skip_reasons(plan: Plan, skipped: Mapping[str, str]) -> list[tuple[Expanded, str]]:
     """Return the trials that cannot run here, with the reason."""
     reasons = [(each, skip_reason(each.plan, skipped)) for each in expanded(plan)]
+    return [(each, reason) for each, reason in reasons if reason is not None]
+
+
+def skipped_trials(plan: Plan, skipped: Mapping[str, str]) -> list[SkippedTrial]:
+    """Return the same as a run's report has it."""
     return [
         SkippedTrial(name=each.name, store=each.plan.target.store, reason=reason)
-        for each, reason in reasons
-        if reason is not None
+        for each, reason in skip_reasons(plan, skipped)
     ]
 
 
