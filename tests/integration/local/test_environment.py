@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 FEW = (environment.ETCD, environment.REFERENCE)
 
+HOME = "größe it's"
+"""Of a user whose folders have such names; programs, settings and shell lines are given it."""
+
 
 @pytest.fixture
 def whole(tmp_path: Path, paths: Paths) -> Iterator[Paths]:
     """Return paths with a home of the test's own, of which nothing is left afterwards."""
-    mine = Paths(paths.root, tmp_path / "home")
+    mine = Paths(paths.root, tmp_path / HOME)
     yield mine
     down(mine)
 

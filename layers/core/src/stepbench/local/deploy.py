@@ -39,6 +39,8 @@ _LOCK_POLL_S = 0.2
 NOWHERE = "http://127.0.0.1:9"
 """An endpoint for commands that have no business with AWS."""
 _STAMP = "built-from"
+_NOT_INHERITED = ("AWS_", "SAM_", "MAKE", "MFLAGS")
+"""How variables begin that would reach SAM CLI, or the make that it runs below a `make` of the user's."""
 _NOT_SOURCES = frozenset({"__pycache__"})
 _NOT_SOURCE_ENDINGS = (".egg-info", ".pyc")
 
@@ -277,7 +279,7 @@ def sam_environment(paths: Paths, account: Mapping[str, str]) -> dict[str, str]:
     scratch.mkdir(parents=True, exist_ok=True)
     metadata = {"telemetryEnabled": False, "lastVersionCheck": time.time()}
     (paths.sam_settings / "metadata.json").write_text(json.dumps(metadata))
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAM_"))}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
     return {
         **inherited,
         "TMPDIR": str(scratch),
