@@ -64,7 +64,7 @@ def test_layers_of_applications_are_for_the_python_that_their_folder_names(
     assert f"manylinux_2_28_{platform} " in said
 
 
-@pytest.mark.parametrize("makefile", sorted(ROOT.glob("layers/*/Makefile")) + [ROOT / "events" / "Makefile"], ids=str)
+@pytest.mark.parametrize("makefile", [*sorted(ROOT.glob("layers/*/Makefile")), ROOT / "events" / "Makefile"], ids=str)
 def test_no_layer_writes_its_folder_into_a_command(makefile: Path) -> None:
     """Below a STEPBENCH_HOME with a double quote or a dollar, only the shell's own variables hold it whole."""
     targets = re.findall(r"(?m)^(build-\w+Layer):", makefile.read_text())

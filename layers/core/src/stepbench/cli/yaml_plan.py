@@ -11,8 +11,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from ruamel.yaml import YAML, YAMLError
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 from ruamel.yaml.resolver import BaseResolver
 
