@@ -71,5 +71,5 @@ def test_a_program_whose_output_is_asked_for_has_its_time_too() -> None:
 
 def test_a_program_that_cannot_be_started_is_one_clear_error() -> None:
     """A wheel for another architecture, or one that was removed."""
-    with pytest.raises(LocalEnvironmentError, match=r"the version: cannot start /no/such: No such file"):
+    with pytest.raises(LocalEnvironmentError, match=r"^/no/such does not run on this machine: No such file"):
         run_program(["/no/such"], "the version")

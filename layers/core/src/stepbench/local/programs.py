@@ -49,7 +49,7 @@ def run_program(
             extra_groups=[] if user else None,
         )
     except OSError as error:
-        message = f"{what}: cannot start {command[0]}: {error.strerror or error}"
+        message = f"{command[0]} does not run on this machine: {error.strerror or error}"
         raise LocalEnvironmentError(message) from error
     except subprocess.TimeoutExpired as error:
         said = (error.output or b"").decode(errors="replace")[-_MOST_OUTPUT:]
