@@ -45,6 +45,7 @@ def test_a_clone_in_a_folder_with_blanks_quotes_and_umlauts_runs(tmp_path: Path)
     (summary,) = (clone / "out put").glob("*/summary.json")
     assert json.loads(summary.read_bytes())["status"] == "succeeded"
     assert summary.with_name("report.html").exists()
+    shutil.rmtree(clone)  # more than a gigabyte, which pytest would keep
     assert not [each for each in psutil.process_iter() if str(home) in " ".join(_arguments(each))]
 
 
