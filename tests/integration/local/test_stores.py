@@ -29,6 +29,7 @@ from stepbench.local.processes import (
     wait_until,
     wheel_folder,
 )
+from stepbench.local.programs import run_program
 from stepbench.local.stores import etcd, postgresql_server, valkey
 from stepbench.local.stores.certificates import Certificates, make_certificates
 from stepbench.local.stores.etcd import start_etcd, start_etcd_members
@@ -155,9 +156,7 @@ def test_a_wheel_out_of_reach_is_copied(private_directory: Path, monkeypatch: py
     installation = postgresql_server.install(WHEEL, private_directory)
     assert installation.user == UNPRIVILEGED_USER
     assert installation.programs.is_relative_to(installation.home)
-    assert "PostgreSQL" in postgresql_server.run_program(
-        [installation.programs / "bin" / "initdb", "--version"], "initdb"
-    )
+    assert "PostgreSQL" in run_program([installation.programs / "bin" / "initdb", "--version"], "initdb")
 
 
 @pytest.mark.usefixtures("no_programs")

@@ -243,8 +243,8 @@ def run_sam(  # noqa: PLR0913 -- a command, and what bounds it
         look: called meanwhile, to notify how far it is.
 
     Raises:
-        LocalEnvironmentError: it failed, was not done in time, or the emulator has ended; with the end of its output, and
-            its remedy.
+        LocalEnvironmentError: it failed, was not done in time, or the emulator has ended; with the end of its output,
+            and its remedy.
     """
     try:
         run_logged(

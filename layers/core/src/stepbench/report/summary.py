@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 MISSING = "MissingResult"
 """The error's name where a trial has left nothing at all."""
 LEFT_REMEDY = (
-    "Mend the store, then run stepbench sweep (with --stack NAME for a stack on AWS, which tries it each hour itself): it"
-    " removes that, and frees the target."
+    "Mend the store, then run stepbench sweep (with --stack NAME for a stack on AWS, which tries it each hour itself):"
+    " it removes that, and frees the target."
 )
 NO_ACCOUNT = "the trial left no account of it; see its execution"
 
