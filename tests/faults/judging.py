@@ -66,13 +66,14 @@ def _death(name: str) -> str:
     return rf"\b{name} \(.*\) (is gone|was ended|ended)"
 
 
+_NOT_LET_IN = "the store did not let writers in for"
 CAUSES: Mapping[str, Cause] = {
     EMULATOR: Cause(_LATE | _GENERATOR | _RECEIVED, _death("emulator")),
     CLOCK: Cause(frozenset({"clock_unmeasured", "clock_drift"})),
-    ETCD: Cause(_REFUSED | {"watch_gap"}, _death("etcd")),
-    POSTGRESQL: Cause(_REFUSED, _death("postgresql")),
+    ETCD: Cause(_REFUSED | {"watch_gap"}, rf"{_death('etcd')}|{_NOT_LET_IN}"),
+    POSTGRESQL: Cause(_REFUSED, rf"{_death('postgresql')}|{_NOT_LET_IN}"),
     BACKEND: Cause(_REFUSED, _death("postgresql")),
-    REDIS: Cause(_REFUSED, _death("redis")),
+    REDIS: Cause(_REFUSED, rf"{_death('redis')}|{_NOT_LET_IN}"),
     WRITER: Cause(_GENERATOR),
     WATCHER: Cause(_RECEIVED, r"a watcher died|WatchLostError"),
     RECEIVER: Cause(_RECEIVED),
@@ -202,6 +203,7 @@ def check_cause(case: Case, ended: Ended, next_stderr: str) -> str:
         return f"{NAMED}: unsent"
     cause = CAUSES[case.process]
     named = sorted(kinds & cause.kinds) + [found[0] for found in [re.search(cause.line, told)] if found]
-    if case.fault == SLOW and case.process in SERVERS and ended.code == 0:
-        named.append("in the latencies")
+    slowed = case.fault == SLOW and case.process in SERVERS
+    if ended.code == 0 and (slowed or (case.process, case.fault) == (BACKEND, STOP)):
+        named.append("in the latencies")  # one backend of several that stands still holds up what was sent to it alone
     return f"{NAMED}: {', '.join(named)}" if named else f"not named: {', '.join(harm)}; {sorted(kinds)}"

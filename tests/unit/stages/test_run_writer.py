@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -100,6 +101,19 @@ class Writer:
         return beat
 
 
+class SlowToConnect(MemoryDriver):
+    """Lets nobody in for so many seconds."""
+
+    def __init__(self, clock: FakeClock, seconds: float) -> None:
+        super().__init__(clock)
+        self._seconds = seconds
+
+    async def open(self) -> None:
+        """Stand still first."""
+        await asyncio.sleep(self._seconds)
+        await super().open()
+
+
 def test_every_event_of_the_slice_is_offered_on_time_and_recorded_once() -> None:
     """This is the measurement."""
     writer = Writer()
@@ -141,6 +155,15 @@ def test_no_core_is_taken_from_others_or_from_the_load(settings: dict[str, str],
     writer.run()
     assert writer.looked_s == []
     assert [file.header.slow_spells for file in writer.files()] == [None]
+
+
+@pytest.mark.parametrize(("lead_s", "took_s", "late_s"), [(1, 0, 0), (1, 3, 2), (-2, 3, 3)])
+def test_how_long_the_store_kept_the_writer_from_its_load_is_recorded(lead_s: int, took_s: int, late_s: int) -> None:
+    """Connecting is before the load; what begins late itself is not the store's."""
+    writer = Writer(duration_s=1, start_at_ns=START_NS + lead_s * SECOND_NS)
+    writer.driver = SlowToConnect(writer.clock, took_s)
+    writer.run()
+    assert {file.header.connecting_ns for file in writer.files()} == {late_s * SECOND_NS}
 
 
 def test_pointers_tell_what_to_expect() -> None:

@@ -52,6 +52,15 @@ def test_unsent_events_are_a_caveat_and_not_among_those_that_were_sent() -> None
     assert trial.result().summary.windows[0].sent == 180
 
 
+def test_a_store_that_lets_no_writers_in_is_why_events_were_not_sent() -> None:
+    """It stood still between two phases; "raise writers" would be no help."""
+    trial = Trial()
+    trial.measured_rows(0, MS, [UNSENT] * 36 + [Outcome.OK] * 164, connecting_ns=4_960 * MS)
+    (caveat,) = trial.caveats("unsent")
+    assert caveat.text.endswith("When load was due, the store did not let writers in for 5.0 s.")
+    assert caveat.remedy == "Look at the store's log of that time."
+
+
 def test_contradicting_records_stop_the_analysis() -> None:
     """An event arrived that its writer says it did not send."""
     trial = Trial()

@@ -78,6 +78,7 @@ class _Attempt:
     bench: Bench
     clock: WriterClock
     slow_spells: SlowSpells | None
+    connecting_ns: int
     slice: Slice = field(init=False)
     flusher: Flusher = field(init=False)
     early: set[asyncio.Task[None]] = field(default_factory=set)
@@ -121,11 +122,13 @@ async def _attempt(
     clock = bench.clock()
     slow_spells = _look(task, services, bench, clock)
     driver = build(spec, services.settings, clock)
+    due_ns = max(task.item.start_at_ns, clock.now_ns())
     try:
         await driver.open()
         if isinstance(driver, Warmable):
             await driver.warm_up()
-        attempt = _Attempt(task, spec, services, driver, bench, clock, slow_spells)
+        connecting_ns = max(0, clock.now_ns() - due_ns)
+        attempt = _Attempt(task, spec, services, driver, bench, clock, slow_spells, connecting_ns)
         stop_at_ns = _find_stop(attempt)
         _sample_clock(attempt)
         services.table.mark_started(task.item.ref.tag, attempt.id)
@@ -163,7 +166,7 @@ def _plan(attempt: _Attempt) -> None:
     attempt.slice = build_slice(attempt.task, plan, attempt.driver, instruments)
     header = ColumnHeader(
         ref=item.ref, phase=item.phase, writer=item.writer, slice=item.slice, attempt=attempt.task.attempt, flush=0,
-        slow_spells=attempt.slow_spells,
+        slow_spells=attempt.slow_spells, connecting_ns=attempt.connecting_ns,
     )  # fmt: skip
     share = plan.record.matching_share if plan.experiment == "trigger" else 0
     attempt.flusher = Flusher(attempt.services.runs, attempt.services.table, header, matching_share=share)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.caveats.findings import STOPPED_REMEDY
-from stepbench.analysis.windows import windows_with
+from stepbench.analysis.windows import NS_PER_S, windows_with
 from stepbench.contracts.result import Caveat
 from stepbench.digits import count, counted
 from stepbench.records.formats.columns import UNSENT
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
     from stepbench.contracts.phase import Phase
+
+
+LONG_CONNECTING_S = 0.25
+"""As no shorter silence is a stall."""
 
 
 def find_shortened_phases(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
@@ -38,12 +42,20 @@ def find_unsent_events(evidence: Evidence, findings: Findings) -> Iterator[Cavea
     if parts:
         text = f"{' and '.join(parts)} were not sent: the load was less than planned."
         remedy = "Writers began too late, or had no place in flight: raise max_in_flight or writers, or lower the rate."
+        if (waited_s := _longest_connecting_s(evidence)) >= LONG_CONNECTING_S:
+            text += f" When load was due, the store did not let writers in for {waited_s:.1f} s."
+            remedy = "Look at the store's log of that time."
         if findings.failure is not None and not findings.cancelled:
             text, remedy = f"{text.partition(':')[0]}: the trial had failed before.", "Mend that, and run it again."
         if findings.cancelled:
             text, remedy = f"{text.partition(':')[0]}: the run was stopped before.", STOPPED_REMEDY
         about = windows_with(findings.measured_windows, evidence.joined.outcome == UNSENT)
         yield Caveat(kind="unsent", text=text, remedy=remedy, windows=about)
+
+
+def _longest_connecting_s(evidence: Evidence) -> float:
+    """Return how long at most a writer was still connecting when its load was due."""
+    return max((file.header.connecting_ns for file in evidence.records.files), default=0) / NS_PER_S
 
 
 def _describe_cut_windows(phase: Phase, offered_s: float) -> str:
