@@ -4,18 +4,32 @@ import json
 
 import pytest
 
-from stepbench.errors import MOST_CHARACTERS, PlanError, Problem, harmless
+from stepbench.errors import (
+    LONGEST_PART,
+    MOST_CHARACTERS,
+    MOST_FRAMES,
+    MOST_PROBLEMS,
+    NOT_LISTED,
+    PlanError,
+    Problem,
+    RecordsUnavailableError,
+    bounded,
+    harmless,
+    printable,
+    shortened,
+)
 
 
-def test_a_refusal_fits_an_executions_cause_and_keeps_every_problem() -> None:
+def test_a_refusal_fits_an_executions_cause_and_counts_every_problem() -> None:
     """Step Functions cuts a cause at 32,768 characters, and what is cut is no JSON any more."""
     problems = [Problem(f"trials[{number}]", '"x"' * 20, "is wrong", "Mend it.") for number in range(1_000)]
     error = PlanError(problems)
-    assert len(error.problems) == 1_000
+    assert error.problems[:-1] == tuple(problems[:MOST_PROBLEMS])
+    assert error.problems[-1] == NOT_LISTED._replace(value="800")
     assert len(json.dumps({"errorMessage": str(error)})) < 25_000
     *lines, last = str(error).splitlines()
     assert lines == [str(problem) for problem in problems[: len(lines)]]
-    assert last == "and more: 1000 problems in all"
+    assert last == "and more: 1,000 problems in all"
     assert len(str(PlanError([Problem("plan", "x" * 100_000, "is long", "Cut it.")]))) < MOST_CHARACTERS + 100
     assert str(PlanError(problems[:2])) == "\n".join(map(str, problems[:2]))
 
@@ -56,3 +70,59 @@ def test_long_texts_are_looked_at_once(piece: str) -> None:
     """A plan of 250 kB of colons kept the API for minutes: what repeats without bound would not end here either."""
     text = f"//{piece * 50_000}"
     assert harmless(text).startswith("//")
+
+
+def test_parts_of_a_problem_have_a_length() -> None:
+    """A field whose name has 100 kB is repeated by its path."""
+    (problem,) = PlanError([Problem("f" * 100_000, "1", "is no known field", "Remove it.")]).problems
+    assert problem.path == "f" * (LONGEST_PART - 31) + "... (100,000 characters in all)"
+
+
+@pytest.mark.parametrize("letter", ["x", '"', "\n", "\x1b", "\u65e5", "\N{GRINNING FACE}", "\ud800"])
+def test_an_error_that_a_store_has_made_long_keeps_its_name_and_how_it_begins(letter: str) -> None:
+    """One of 10 MB ended a whole run by `States.DataLimitExceeded`, and one of 200 kB lost its cause."""
+    found = bounded(RecordsUnavailableError(f"no table: {letter * 10_000_000}"))
+    assert type(found).__name__ == "RecordsUnavailableError"
+    assert str(found).startswith("no table: ")
+    assert str(found).endswith("... (10,000,010 characters in all)")
+    assert len(json.dumps(str(found))) < 2 * MOST_CHARACTERS + 100
+
+
+def test_an_error_of_usual_size_is_left_as_it_is() -> None:
+    """Its class is caught by name, its stack is in the log."""
+    error = RecordsUnavailableError("no table")
+    assert bounded(error) is error
+
+
+def test_a_recursion_without_end_has_a_stack_that_a_state_can_hold() -> None:
+    """A thousand frames are some 150 kB of an execution's cause."""
+
+    def call() -> None:
+        call()
+
+    with pytest.raises(RecursionError) as caught:
+        call()
+    found = bounded(caught.value)
+    assert (type(found).__name__, found.__traceback__, str(found)) == ("RecursionError", None, str(caught.value))
+    assert MOST_FRAMES < 100
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain: d\u00e9j\u00e0 vu, \u65e5\u672c\u8a9e, \U0001f389, \U0001f469\u200d\U0001f4bb", None),
+        ("\x1b]0;owned\x07", r"\x1b]0;owned\x07"),
+        ("nul \x00, C1 \x9b31m", r"nul \x00, C1 \x9b31m"),
+        ("\u202edrawrof\u202c \u2066x\u2069 \u200fx\u061c", r"\u202edrawrof\u202c \u2066x\u2069 \u200fx\u061c"),
+        ("one\ntwo\rthree\u2028four\u2029", r"one\ntwo\rthree\u2028four\u2029"),
+    ],
+)
+def test_what_controls_is_spelled_out(text: str, shown: str | None) -> None:
+    """Nobody sees it, and it erases lines, sets titles, or turns what stands beside it round."""
+    assert printable(text) == (text if shown is None else shown)
+    assert printable("a\nb\tc\x1b", kept="\n\t") == "a\nb\tc\\x1b"
+
+
+def test_a_short_text_stays_whole() -> None:
+    """Only a cut is stated."""
+    assert shortened("x" * MOST_CHARACTERS) == "x" * MOST_CHARACTERS

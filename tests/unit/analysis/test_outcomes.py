@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.samples.finished_trials import PHASES, AnalysedTrial
 
-from stepbench.analysis.outcomes import MOST_KEPT
-from stepbench.model.errors import OTHER_ERRORS
+from stepbench.model.errors import MOST_KEPT, OTHER_ERRORS
 from stepbench.model.result import Outcome
 
 if TYPE_CHECKING:

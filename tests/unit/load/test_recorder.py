@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tests.samples.records import column_header
 
-from stepbench.load.recorder import LONGEST_ERROR, MOST_ERRORS, GrowingRecorder, OperationRecorder, Recorder
+from stepbench.errors import LONGEST_ERROR
+from stepbench.load.recorder import MOST_ERRORS, GrowingRecorder, OperationRecorder, Recorder
 from stepbench.model.errors import OTHER_ERRORS
 from stepbench.model.result import ConnectionParts, Outcome, Result
 from stepbench.records.formats.columns import UNSENT, concatenate, decode, encode

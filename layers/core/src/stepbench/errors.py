@@ -7,8 +7,8 @@ or the request for one, is invalid. The class names are API: the state machines 
 
 from __future__ import annotations
 
+import json
 import re
-import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -37,7 +37,13 @@ class Problem(NamedTuple):
 
 
 MOST_CHARACTERS = 12_000
-"""Of a refusal as text: an execution's cause holds 32,768, with every quote escaped, and a stack trace beside it."""
+"""Of an error as text: an execution's cause holds 32,768, with every quote escaped, and a stack trace beside it."""
+LONGEST_ERROR = 120
+"""Of one operation: a store, or a row, may have written what it likes."""
+MOST_FRAMES = 50
+"""Of an error's stack, which is part of that cause: a recursion without end has a thousand."""
+MOST_PROBLEMS, LONGEST_PART = 200, 2_000
+"""A refusal lists no more, and no longer ones: a plan of 120 kB can have 60,000 mistakes, or a name of 100 kB."""
 
 
 HIDDEN = "(hidden)"
@@ -50,7 +56,8 @@ _SECRET_VALUE = re.compile(
 """In connection strings (`password=x`), queries (`?password=x`), signed addresses and JSON; what repeats is bounded."""
 
 
-_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What controls a terminal, breaks a line, turns the direction of letters, or is half of a character."""
 
 
 def harmless(text: str) -> str:
@@ -60,15 +67,66 @@ def harmless(text: str) -> str:
     Values that look like secrets are hidden; half characters, which JSON may have, are replaced; line breaks and what
     controls a terminal or turns the direction of letters is spelled out.
     """
-    text = _SECRET_VALUE.sub(rf"\1{HIDDEN}", _LOGIN.sub(HIDDEN, text.encode(errors="replace").decode()))
-    if text.isprintable():
+    return printable(_SECRET_VALUE.sub(rf"\1{HIDDEN}", _LOGIN.sub(HIDDEN, text.encode(errors="replace").decode())))
+
+
+def printable(text: str, kept: str = "") -> str:
+    """
+    Return a text in which what controls a terminal, breaks a line or turns the direction of letters is spelled out.
+
+    Whatever writes for people sends through this what it has of a store, a plan, a row or a file.
+
+    Args:
+        text: any.
+        kept: the control characters that stay, such as the line breaks of a text of several lines.
+    """
+    return text if text.isprintable() else _CONTROL.sub(lambda found: _spelled(found[0], kept), text)
+
+
+def _spelled(character: str, kept: str) -> str:
+    return character if character in kept else character.encode("unicode_escape").decode()
+
+
+def find_control(text: str) -> str:
+    """Return the first character of a text that `printable` spells out; empty if there is none."""
+    found = _CONTROL.search(text)
+    return found[0] if found else ""
+
+
+def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Return a text of at most so many characters, which are fewer than twice as many in JSON; a cut is stated."""
+    if len(text) <= most and len(json.dumps(text)) <= 2 * most:
         return text
-    return "".join(each.encode("unicode_escape").decode() if is_control(each) else each for each in text)
+    stated = f"... ({len(text):,} characters in all)"
+    kept = text[: most - len(stated)]
+    while len(json.dumps(kept)) > 2 * (most - len(stated)):
+        kept = kept[: len(kept) // 2]
+    return kept + stated
 
 
-def is_control(character: str) -> bool:
-    """Tell whether a character controls a terminal, breaks a line, turns letters' direction, or is half of one."""
-    return unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or character in _DIRECTIONS
+def bounded(error: Exception) -> Exception:
+    """
+    Return an error as a state machine can hold it: itself, or one of the same name with a shorter text and stack.
+
+    Step Functions ends an execution whose state is above 256 KiB, with an error that no state can catch.
+    """
+    text, frames, traceback = shortened(str(error)), 0, error.__traceback__
+    while traceback is not None:
+        frames, traceback = frames + 1, traceback.tb_next
+    if text == str(error) and frames <= MOST_FRAMES:
+        return error
+    return type(type(error).__name__, (StepbenchError,), {})(text)
+
+
+def listed(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return as many problems as a refusal lists, and one that counts those beyond."""
+    beyond = len(problems) - MOST_PROBLEMS
+    first = (Problem(*(harmless(shortened(part, LONGEST_PART)) for part in each)) for each in problems[:MOST_PROBLEMS])
+    return (*first, *([NOT_LISTED._replace(value=f"{beyond:,}")] if beyond > 0 else ()))
+
+
+NOT_LISTED = Problem("further problems", "1", "are not listed", "Mend those above, and ask again.")
+"""It stands for a problem beyond those that are listed, which need not be put into words."""
 
 
 class PlanError(StepbenchError):
@@ -79,11 +137,10 @@ class PlanError(StepbenchError):
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(Problem(*map(harmless, problem)) for problem in problems)
+        self.problems = listed(problems)
         text = "\n".join(str(problem) for problem in self.problems)
-        if len(text) > MOST_CHARACTERS:
-            whole_lines = text[:MOST_CHARACTERS].rpartition("\n")[0] or text[:MOST_CHARACTERS]
-            text = f"{whole_lines}\nand more: {len(self.problems)} problems in all"
+        if (kept := shortened(text)) != text:
+            text = f"{kept.rpartition(chr(10))[0] or kept}\nand more: {len(problems):,} problems in all"
         super().__init__(text)
 
 

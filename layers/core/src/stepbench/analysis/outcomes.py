@@ -12,7 +12,7 @@ from stepbench.analysis.error_words import find_remedies, name_error
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.result import Caveat
-from stepbench.model.errors import OTHER_ERRORS, WRONG_VALUE
+from stepbench.model.errors import WRONG_VALUE, most_frequent
 from stepbench.model.result import Outcome
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ class _OutcomeCaveat(NamedTuple):
     meaning: str
 
 
-MOST_KEPT = 50
-"""So many errors a window are counted by name."""
 _NAMED = 3
 """So many errors are named in a caveat; the page has all."""
 _OUTAGE_NS, _TIMES_USUAL = NS_PER_S, 10
@@ -65,8 +63,7 @@ def count_errors(joined: Joined, events: NDArray[np.int64]) -> dict[str, int]:
         codes, found = np.unique(joined.error[_of(joined, events, outcome)], return_counts=True)
         for code, count in zip(codes.tolist(), found.tolist(), strict=True):
             counts[joined.errors[code] or outcome.name.lower()] += count
-    other = counts.pop(OTHER_ERRORS, 0) + sum(number for _, number in counts.most_common()[MOST_KEPT:])
-    return dict(counts.most_common(MOST_KEPT)) | ({OTHER_ERRORS: other} if other else {})
+    return most_frequent(counts)
 
 
 def find_outcome_caveats(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aws_lambda_powertools.event_handler import Response
 
 from stepbench.contracts.api import ProblemDetails, ProblemItem
+from stepbench.errors import listed, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,30 +31,24 @@ class ErrorKind(Enum):
     MISTAKE = "mistake", 500, "Stepbench made a mistake"
 
 
-MOST_PROBLEMS = 200
-"""An answer has no more, since a function's is 6 MB at most: 60,000 mistakes in one plan were answered with 502."""
-
-
 class ApiError(Exception):
     """A request that is answered with problem details."""
 
     def __init__(self, kind: ErrorKind, detail: str, problems: Iterable[Problem] = ()) -> None:
         super().__init__(detail)
-        self.kind, self.detail, self.problems = kind, detail, tuple(problems)
+        self.kind, self.detail, self.problems = kind, printable(detail), listed(tuple(problems))
 
 
 def problem_details(error: ApiError, request_id: str) -> ProblemDetails:
     """Return the details of an error."""
     name, status, title = error.kind.value
-    left_out = len(error.problems) - MOST_PROBLEMS
-    more = f"; the first {MOST_PROBLEMS} of {len(error.problems):,} problems follow" if left_out > 0 else ""
     return ProblemDetails(
         type=f"urn:stepbench:problem:{name}",
         title=title,
         status=status,
-        detail=f"{error.detail}{more}",
+        detail=error.detail,
         instance=request_id,
-        problems=tuple(ProblemItem.model_validate(problem._asdict()) for problem in error.problems[:MOST_PROBLEMS]),
+        problems=tuple(ProblemItem.model_validate(problem._asdict()) for problem in error.problems),
     )
 
 

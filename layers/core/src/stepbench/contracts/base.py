@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
-from stepbench.errors import is_control
+from stepbench.errors import LONGEST_ERROR, find_control
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ def _printable(text: Any) -> Any:  # noqa: ANN401 -- anything may stand there
     if not isinstance(text, str):
         return text
     text = " ".join(text.split())
-    if (character := next(filter(is_control, text), None)) is not None:
+    if character := find_control(text):
         message = f"holds U+{ord(character):04X}, which controls terminals or the direction of letters"
         raise PydanticCustomError(_UNPRINTABLE, "{message}", {"message": message})
     return text
@@ -35,6 +35,8 @@ def _printable(text: Any) -> Any:  # noqa: ANN401 -- anything may stand there
 
 Text = Annotated[str, BeforeValidator(_printable)]
 """For people: it reaches terminals, Markdown and pages. Line breaks become blanks."""
+ErrorText = Annotated[str, AfterValidator(lambda text: text[:LONGEST_ERROR])]
+"""Of an operation: what a store, or a row, says beyond that is cut."""
 RULE_ERROR = "rule"
 """The pydantic error type of broken rules; its context holds them under `broken`."""
 

@@ -16,7 +16,7 @@ def plain_cause(cause: str) -> str:
     before, brace, document = cause.partition("{")  # what passes an error on puts its name before it
     try:
         told = json.loads(brace + document)
-    except ValueError:
+    except (ValueError, RecursionError):
         return cause
     message = told.get("errorMessage") or "; ".join(_of_task(told))
     return before + message if message and isinstance(message, str) else cause

@@ -37,6 +37,7 @@ from stepbench.contracts.transfer import PublishedTransfer
 from stepbench.contracts.transfer_drawn import DrawnTransfers
 from stepbench.contracts.transfer_result import TransferFindings
 from stepbench.contracts.verdict import Verdict
+from stepbench.errors import shortened
 
 SUMMARY_SCHEMA = 2
 Scalar = str | int | float | bool | None
@@ -170,7 +171,7 @@ class Failure(Contract):
     @field_validator("cause")
     @classmethod
     def _message(cls, cause: str) -> str:
-        return plain_cause(cause)
+        return shortened(plain_cause(cause))
 
 
 class TrialSummary(Contract):

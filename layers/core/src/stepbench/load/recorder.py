@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepbench.errors import LONGEST_ERROR
 from stepbench.model.errors import OTHER_ERRORS
 from stepbench.model.result import ConnectionParts, Result
 from stepbench.records.formats.columns import UNSENT, PendingRows, Rows
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _AT_ONCE = 1_000
-MOST_ERRORS, LONGEST_ERROR = 200, 120
-"""A store that makes up a code for each refusal, or a long one, fills no file and no report with them."""
+MOST_ERRORS = 200
+"""Of a slice by name."""
 
 
 class RecorderBase(ABC):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections import Counter
 from typing import Final
 
 WITHDRAWN: Final = "withdrawn"
@@ -22,10 +23,19 @@ GARBAGE: Final = "garbage-answer"
 """The answer could not be read by the store's protocol."""
 OTHER_ERRORS: Final = "other errors"
 """The many different ones that a slice, or a window, has beside those that are named."""
+MOST_KEPT = 50
+"""Of a window by name, so that a store that makes up a code for each refusal fills no report with them."""
 UNASKED: Final = "unasked-answer"
 """An answer came that nobody had asked for."""
 PROTOCOL_BROKEN: Final = "the server broke the protocol"
 """A connection of HTTP/2 ended so; what was broken follows."""
+
+
+def most_frequent(counts: Counter[str], most: int = MOST_KEPT) -> dict[str, int]:
+    """Return the most frequent errors with their counts, and the rest of them as other errors."""
+    named = Counter({name: count for name, count in counts.items() if name != OTHER_ERRORS}).most_common(most)
+    other = counts.total() - sum(count for _, count in named)
+    return dict(named) | ({OTHER_ERRORS: other} if other else {})
 
 
 class ServerRefusalError(ConnectionError):

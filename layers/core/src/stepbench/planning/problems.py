@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.base import RULE_ERROR
 from stepbench.contracts.remedies import alternatives, near_miss
-from stepbench.errors import HIDDEN, Problem
+from stepbench.errors import HIDDEN, MOST_PROBLEMS, NOT_LISTED, Problem
 from stepbench.planning.schema import Location, fields, locate, path_text, place_of, value_at
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ def problems_of(error: ValidationError, document: dict[str, Any]) -> list[Proble
     """Return every problem of a refused plan, in the order in which pydantic found them."""
     details = error.errors(include_url=False, include_input=False)
     causes = [detail for detail in details if not _follows(detail, details)]
-    return [problem for detail in causes for problem in _problems(detail, document)]
+    found = [problem for detail in causes[:MOST_PROBLEMS] for problem in _problems(detail, document)]
+    return [*found, *([NOT_LISTED] * len(causes[MOST_PROBLEMS:]))]
 
 
 def _follows(detail: ErrorDetails, others: list[ErrorDetails]) -> bool:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from stepbench.clock import Clock, SystemClock
 from stepbench.contracts.plan import TrialSpec
+from stepbench.errors import bounded
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunRegister
 from stepbench.records.storage.run_store import RunStore
@@ -111,7 +112,10 @@ def stage_handler(stage: Callable[[Task, Services], BaseModel], input_model: typ
         except Exception as error:
             from stepbench.observability import log_failure  # noqa: PLC0415 -- writers start without it
 
-            log_failure(error, event)
-            raise
+            short = bounded(error)
+            log_failure(short, event)
+            if short is error:
+                raise
+            raise short from None
 
     return handler

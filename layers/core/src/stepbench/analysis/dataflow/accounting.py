@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.contracts.dataflow_result import ExecutionAccounting, ObjectAccounting
 from stepbench.dataflow.codec import GARBAGE, TRUNCATED, WRONG_DIGEST, WRONG_LENGTH, WRONG_OBJECT
 from stepbench.errors import AccountingError
+from stepbench.model.errors import most_frequent
 from stepbench.workload.topology import all_objects, read_by
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class ExecutionCount:
         counts = {name: self._counts[name] for name in names}
         return ExecutionAccounting(
             **counts,
-            causes=dict(self._causes.most_common(MOST_KINDS)),
-            errors=dict(self._errors.most_common(MOST_KINDS)),
+            causes=most_frequent(self._causes, MOST_KINDS),
+            errors=most_frequent(self._errors, MOST_KINDS),
         )
 
 
@@ -142,7 +143,7 @@ class ObjectCount:
         if wrong := [name for name, total in sums.items() if counts[name] != total]:
             message = f"objects do not add up: {', '.join(wrong)} of {counts}"
             raise AccountingError(message)
-        return ObjectAccounting(**counts, errors=dict(self._errors.most_common(MOST_KINDS)))
+        return ObjectAccounting(**counts, errors=most_frequent(self._errors, MOST_KINDS))
 
 
 def _expected(dag: Dag) -> _Expected:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.transfer_result import TransferAccounting
+from stepbench.model.errors import most_frequent
 from stepbench.records.formats.transfer_columns import FAILED, OK, UNKNOWN, UNTOLD
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def account(columns: TransferColumns, offered: int | None) -> TransferAccounting
         unknown_start=_count(columns.cold == UNTOLD),
         wrong_digest=_count(columns.digest_ok == 0),
         untold_digest=_count(columns.digest_ok == UNTOLD),
-        errors=dict(errors.most_common()),
+        errors=most_frequent(errors),
     )
 
 
