@@ -35,4 +35,4 @@ def test_any_text_makes_a_document_that_can_be_parsed(about: str, name: str, mes
     """A server's log has colours, which are control characters, which no XML document may have."""
     text = to_xml([Suite(name, (Case(about, name, "failed", message),))])
     (failure,) = ET.fromstring(text.encode()).iter("failure")  # noqa: S314 -- our own
-    assert len(failure.attrib["message"]) == len(message)
+    assert len(failure.attrib["message"]) >= len(message)

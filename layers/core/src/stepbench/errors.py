@@ -70,6 +70,10 @@ def harmless(text: str) -> str:
     return printable(_SECRET_VALUE.sub(rf"\1{HIDDEN}", _LOGIN.sub(HIDDEN, text.encode(errors="replace").decode())))
 
 
+BLANKS = "\n\t"
+"""What controls nothing but where a text of several lines goes on."""
+
+
 def printable(text: str, kept: str = "") -> str:
     """
     Return a text in which what controls a terminal, breaks a line or turns the direction of letters is spelled out.
@@ -77,14 +81,16 @@ def printable(text: str, kept: str = "") -> str:
     Whatever writes for people sends through this what it has of a store, a plan, a row or a file.
 
     Args:
-        text: any.
-        kept: the control characters that stay, such as the line breaks of a text of several lines.
+        text: any. JSON stays the same document: what it does not escape itself is spelled as JSON does.
+        kept: the control characters that stay, such as `BLANKS`.
     """
     return text if text.isprintable() else _CONTROL.sub(lambda found: _spelled(found[0], kept), text)
 
 
 def _spelled(character: str, kept: str) -> str:
-    return character if character in kept else character.encode("unicode_escape").decode()
+    if character in kept:
+        return character
+    return character.encode("unicode_escape").decode() if character < "\x7f" else f"\\u{ord(character):04x}"
 
 
 def find_control(text: str) -> str:

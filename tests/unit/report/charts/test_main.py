@@ -56,4 +56,4 @@ def test_every_specification_compiles_to_vega(written: dict[str, dict[str, Any]]
 def test_a_script_cannot_be_ended_by_what_it_holds() -> None:
     """`</script>` inside a string would end the element, whatever the language thinks."""
     assert for_script('x = "</script><!-- </SCRIPT>"') == 'x = "<\\/script><\\!-- <\\/SCRIPT>"'
-    assert json_for_script({"a": "</script>&\u2028"}) == '{"a":"\\u003c/script\\u003e\\u0026\\u2028"}'
+    assert json_for_script({"a": "</script>&\u2028"}) == '{"a":"\\u003c/script\\u003e\\u0026\\\\u2028"}'

@@ -6,15 +6,17 @@ import argparse
 import sys
 from collections.abc import Callable
 
+from stepbench.errors import BLANKS, printable
+
 
 def write(text: str) -> None:
-    """Write a line of data."""
-    sys.stdout.write(f"{text}\n")
+    """Write data, of one or several lines."""
+    sys.stdout.write(f"{printable(text, BLANKS)}\n")
 
 
 def write_message(text: str) -> None:
-    """Write a line for people."""
-    sys.stderr.write(f"{text}\n")
+    """Write a message for people, of one or several lines."""
+    sys.stderr.write(f"{printable(text, BLANKS)}\n")
 
 
 def messages(options: argparse.Namespace) -> Callable[[str], None]:

@@ -13,11 +13,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader
 
 from stepbench import digits
 from stepbench.contracts.api import PlanList
 from stepbench.contracts.runs import DEFAULT_TEAM, ENDED_STATES, WAITING_STATES
+from stepbench.report.environment import template_environment
 from stepbench.report.headline import fit
 
 if TYPE_CHECKING:
@@ -148,13 +149,8 @@ def _render(name: str, **values: Any) -> str:  # noqa: ANN401 -- what the templa
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader("stepbench.dashboard"), PackageLoader("stepbench.report")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    rooms = [PackageLoader("stepbench.dashboard"), PackageLoader("stepbench.report")]
+    environment = template_environment(ChoiceLoader(rooms))
     environment.globals.update(
         address=_address,
         default_team=DEFAULT_TEAM,

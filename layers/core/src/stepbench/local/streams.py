@@ -9,10 +9,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
+from stepbench.errors import BLANKS, printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
 _LOG_COLUMNS = 200
 
@@ -119,17 +122,25 @@ def keeping_data() -> Iterator[DataStream]:
 
 def message_console(*, quiet: bool = False) -> Console:
     """Return the console for messages; one that is no terminal is so wide that nothing has to be left out."""
-    from rich.console import Console  # noqa: PLC0415 -- half a second that most commands do without
-
-    console = Console(stderr=True, emoji=False, quiet=quiet)
-    return console if console.is_terminal else Console(stderr=True, width=_LOG_COLUMNS, emoji=False, quiet=quiet)
+    console = _console(stderr=True, quiet=quiet)
+    return console if console.is_terminal else _console(stderr=True, width=_LOG_COLUMNS, quiet=quiet)
 
 
 def data_console() -> Console:
     """Return the console for data, which goes out as it is: `:key:` in a path must not become a picture of a key."""
-    from rich.console import Console  # noqa: PLC0415 -- as above
+    return _console(no_color=True)
 
-    return Console(emoji=False, no_color=True)
+
+def _console(**options: Any) -> Console:  # noqa: ANN401 -- rich's own
+    """Return a console that controls its terminal itself, and lets no text do so."""
+    from rich.console import Console  # noqa: PLC0415 -- half a second that most commands do without
+
+    class PrintableConsole(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+            for each in super().render(renderable, options):
+                yield each if each.control else each._replace(text=printable(each.text, BLANKS))
+
+    return PrintableConsole(emoji=False, **options)
 
 
 def _open_closed_streams() -> None:

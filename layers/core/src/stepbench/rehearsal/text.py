@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from stepbench.digits import counted
+from stepbench.errors import printable
 from stepbench.rehearsal.assumptions import ASSUMPTIONS
 from stepbench.rehearsal.budget import DELETE_H, total_usd
 
@@ -141,4 +142,4 @@ def _end(found: Rehearsal) -> Iterator[str]:
 
 def _cell(text: str) -> str:
     """Return text for one cell of a table."""
-    return " ".join(text.replace("|", "\\|").split())
+    return printable(" ".join(text.replace("|", "\\|").split()))

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.measure import measure_of
+from stepbench.errors import find_control, printable
 from stepbench.report.boxes import ROW_PX, BoxFigure, box_figures
 from stepbench.report.datasets import EcdfFigure, ecdf_figures
 from stepbench.report.percentiles import percentile_figures
@@ -217,8 +218,14 @@ def for_script(javascript_text: str) -> str:
 
 
 def json_for_script(document: Any) -> str:  # noqa: ANN401 -- any JSON
-    """Dump JSON without `<`, `>`, `&` and line separators outside escapes, so nothing can end its script element."""
+    """
+    Dump JSON without `<`, `>` and `&` outside escapes, so nothing can end its script element.
+
+    What would control how the page shows a text stands spelled out in it.
+    """
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    for character in "<>&\u2028\u2029":
+    while character := find_control(text):
+        text = text.replace(character, f"\\{printable(character)}")
+    for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from xml.etree import ElementTree as ET
 
+from stepbench.errors import BLANKS, printable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -68,4 +70,4 @@ def _counts(cases: Sequence[Case]) -> dict[str, str]:
 
 
 def _clean(text: str) -> str:
-    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", printable(text, BLANKS))

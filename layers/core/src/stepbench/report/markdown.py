@@ -11,7 +11,7 @@ from stepbench.report.costs import describe_cost, describe_per_dollar
 from stepbench.report.dataflow.markdown import dataflow_parts
 from stepbench.report.headline import BARE_TRIGGER, headline_tables
 from stepbench.report.labels import trial_labels
-from stepbench.report.markdown_parts import escape, table_lines
+from stepbench.report.markdown_parts import code, escape, table_lines
 from stepbench.report.thresholds import describe_missed, describe_undecided
 from stepbench.report.transfer_markdown import transfer_parts
 from stepbench.report.verdict_markdown import markdown_rows
@@ -52,7 +52,7 @@ def render_markdown(summary: RunSummary) -> str:
         parts.append("\n".join(caveats))
     if spent := [sentence for sentence in (describe_cost(summary), *describe_per_dollar(summary)) if sentence]:
         parts.append("\n".join(f"- {escape(sentence[:1].upper() + sentence[1:])}." for sentence in spent))
-    parts.append(f"Run `{summary.run_id}`, {digits.moment(summary.started_at)}.")
+    parts.append(f"Run {code(summary.run_id)}, {escape(digits.moment(summary.started_at))}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -67,8 +67,7 @@ def _tables(summary: RunSummary) -> Iterator[str]:
 def _failures(summary: RunSummary) -> Iterator[str]:
     for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
         if trial.failure:
-            cause = " ".join(trial.failure.cause.split())
-            yield f"- **{escape(label)}** {escape(f'{trial.failure.error}: {cause}')}"
+            yield f"- **{escape(label)}** {escape(f'{trial.failure.error}: {trial.failure.cause}')}"
 
 
 def _caveats(summary: RunSummary) -> Iterator[str]:

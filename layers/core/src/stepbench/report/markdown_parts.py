@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepbench.errors import printable
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -18,8 +20,14 @@ def table_lines(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: C
 
 
 def escape(text: str) -> str:
-    """Return text that Markdown shows as it is."""
-    return text.translate(_SPECIAL)
+    """Return text that Markdown shows as it is, on one line, since a line break would end a table's row."""
+    return printable(" ".join(text.splitlines())).translate(_SPECIAL)
+
+
+def code(text: str) -> str:
+    """Return text that Markdown shows as code."""
+    quoted = printable(text).replace("`", "'")
+    return f"`{quoted}`"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from stepbench import digits
@@ -31,6 +31,7 @@ from stepbench.report.accounting import accounting_adds_up, accounting_sections,
 from stepbench.report.clock_check import MEASURES as CLOCK_MEASURES
 from stepbench.report.dataflow import words as flow_words
 from stepbench.report.deliveries import describe_deliveries
+from stepbench.report.environment import template_environment
 from stepbench.report.figures import javascript, own_file
 from stepbench.report.groups import format_point
 from stepbench.report.labels import window_label
@@ -149,12 +150,6 @@ _GLOBALS: dict[str, Any] = {
 @lru_cache(maxsize=1)
 def page_environment() -> Environment:
     """Return the templates of all pages, with what they use."""
-    environment = Environment(
-        loader=PackageLoader("stepbench.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment(PackageLoader("stepbench.report"))
     environment.globals.update(_GLOBALS)
     return environment

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import PackageLoader
 from markupsafe import Markup
 
 from stepbench import digits
+from stepbench.report.environment import template_environment
 from stepbench.report.junit import Case, Suite, to_xml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from jinja2 import Environment
 
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.regressions import Regressions, RunSeries, SeriesFinding, SeriesRun
@@ -257,7 +260,4 @@ def _anchor(plan: str) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("stepbench.report"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    return template_environment(PackageLoader("stepbench.report"))

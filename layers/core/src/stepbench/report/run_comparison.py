@@ -25,12 +25,12 @@ def format_text(found: RunComparison) -> str:
 
 def format_markdown(found: RunComparison) -> str:
     """Return a heading, a table with a row for each comparison, and the sentences of those that regressed."""
-    lines = [f"### {describe_outcome(found)}", "", *_sides(found), ""]
+    lines = [f"### {escape(describe_outcome(found))}", "", *map(escape, _sides(found)), ""]
     lines += markdown_rows(found.verdicts, "A", "B")
-    worse = [f"- {tell(verdict)}" for verdict in found.verdicts if regressions(verdict)]
+    worse = [f"- {escape(tell(verdict))}" for verdict in found.verdicts if regressions(verdict)]
     doubts = [f"- {escape(line)}" for line in caveat_lines(found)]
     doubts = ["", "Doubtful:", *doubts] if doubts else []
-    ending = ["", *_left_out(found), *_single(found)]
+    ending = ["", *map(escape, (*_left_out(found), *_single(found)))]
     return "\n".join([*lines, *([""] if worse else []), *worse, *doubts, *ending]).rstrip()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.run_tasks import RenderReportOutput
 from stepbench.digits import count, counted
+from stepbench.errors import BLANKS, printable
 from stepbench.report.conditions import describe_conditions
 from stepbench.report.headline import headline_lines, state_of
 from stepbench.report.short_answer import short_answer
@@ -58,7 +59,7 @@ def with_regressions(output: RenderReportOutput, lines: Sequence[str], *, confir
 
 def cut_lines(lines: Iterable[str], most_bytes: int) -> tuple[str, ...]:
     """Return the lines that fit, as JSON with every character escaped, and how many do not."""
-    kept, left, wanted = list[str](), most_bytes, tuple(lines)
+    kept, left, wanted = list[str](), most_bytes, tuple(printable(line, BLANKS) for line in lines)
     for place, line in enumerate(wanted):
         left -= len(json.dumps(line)) + 2
         if left < 0:

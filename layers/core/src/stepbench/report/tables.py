@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.measure import QUANTILES
+from stepbench.errors import BLANKS, printable
 from stepbench.report.dataflow.numbers import dag_numbers
 from stepbench.report.headline import state_of
 from stepbench.report.labels import trial_labels, window_rows
@@ -48,6 +49,8 @@ _NUMBER: dict[str, type] = {
     "reason": str,
 }
 CSV_COLUMNS = _TRIAL | _WINDOW | _NUMBER
+_FORMULA = tuple("=+-@\t\r")
+"""A spreadsheet takes a text that begins so for a formula."""
 _ESTIMATE: dict[str, type] = {"": float, "_low": float, "_high": float, "_reason": str}
 WINDOW_COLUMNS = (
     _TRIAL
@@ -92,8 +95,15 @@ def render_csv(summary: RunSummary) -> str:
     file = io.StringIO()
     writer = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_csv_rows(summary))
+    writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in _csv_rows(summary))
     return file.getvalue()
+
+
+def _csv_cell(value: object) -> object:
+    """Return a cell; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    if not isinstance(value, str):
+        return value
+    return ("'" if value.startswith(_FORMULA) else "") + printable(value, BLANKS)
 
 
 def _csv_rows(summary: RunSummary) -> Iterator[Row]:

@@ -29,7 +29,7 @@ def _row(verdict: Verdict) -> str:
     sides = [digits.latency(side.value) for side in (p50.a, p50.b)] if p50 else [digits.NONE] * 2
     cells = [_cell(verdict.effect(name)) for name in QUANTILES]
     said = [f"**{effect.measure} regressed**" for effect in regressions(verdict)]
-    said += [verdict.unlike] if verdict.unlike else []
+    said += [escape(verdict.unlike)] if verdict.unlike else []
     said += [f"doubtful: {name_caveat_kind(kind)}" for kind in verdict.doubts]
     return f"| {' | '.join([escape(verdict.subject), *sides, *cells, ', '.join(said)])} |"
 
