@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,7 +85,14 @@ def test_a_run_s_name_leads_into_no_other_folder(run_id: str, capsys: pytest.Cap
     ("file", "said"),
     [
         (lambda: theirs(published_line(), published_line(**{"duration-ns": 0})), "line 2, duration-ns"),
-        (lambda: "nowhere.ndjson", 'FILE: is no file (got "nowhere.ndjson")'),
+        (lambda: "nowhere.ndjson", 'FILE: cannot be read: No such file or directory (got "nowhere.ndjson")'),
+        (lambda: ".", 'FILE: cannot be read: Is a directory (got ".")'),
+        (lambda: "n" * 300, "FILE: cannot be read: File name too long"),
+        (lambda: "/dev/zero", 'FILE: is larger than 256 MiB (got "/dev/zero"). Import it in parts.'),
+        (lambda: written(gzip.compress(b"x")), "is no text"),
+        (lambda: written("{}".encode("utf-16")), "is no text"),
+        (lambda: written(b"PK\x03\x04"), "line 1: is not JSON"),
+        (lambda: written(b"PAR1\x00PAR1"), "line 1: is not JSON"),
         (lambda: str(_binary()), "is no text"),
     ],
 )
@@ -95,6 +103,12 @@ def test_of_a_bad_file_nothing_is_imported(
     assert main(["import", file(), "--dataset", "published"]) == 2
     assert said in capsys.readouterr().err
     assert not OUT.exists()
+
+
+def written(content: bytes) -> str:
+    """Return the name of a file with this content."""
+    Path("hostile.ndjson").write_bytes(content)
+    return "hostile.ndjson"
 
 
 def _binary() -> Path:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +63,15 @@ def test_blank_lines_are_passed_over_and_still_counted() -> None:
         ({"duration-ns": -3}, "duration-ns", "greater than 0"),
         ({"duration-ns": "soon"}, "duration-ns", "integer"),
         ({"timestamp": "yesterday"}, "timestamp", "isoformat"),
-        ({"timestamp": None}, "timestamp", "datetime"),
+        ({"timestamp": None}, "timestamp", "is no moment such as"),
+        ({"timestamp": 1_700_000_000}, "timestamp", "is no moment such as"),
+        ({"timestamp": "0001-01-01 00:00:00+23:59"}, "timestamp", "from 1970 to 2261"),
+        ({"timestamp": "9999-12-31 23:59:59-23:59"}, "timestamp", "from 1970 to 2261"),
+        ({"timestamp": "1970-01-01 00:00:00.1"}, "duration-ns", "is longer than from 1970 to timestamp"),
+        ({"duration-ns": 2**1_100}, "duration-ns", "less than"),
+        ({"file-size": 2**1_100}, "file-size", "less than"),
+        ({"file-size-mb": math.inf}, "file-size-mb", "finite"),
+        ({"mbs": math.nan}, "mbs", "finite"),
         ({"file-size": 0}, "file-size", "greater than or equal to 1"),
         ({"file-size-mb": 11}, "file-size-mb", "is not what file-size says, 10485760 bytes"),
         ({"duration-s": 0.6}, "duration-s", "is not what duration-ns says, 500000000 ns"),
@@ -78,6 +89,48 @@ def test_a_bad_row_is_named_by_line_field_and_value(changes: dict[str, Any], fie
     assert problem.path == f"theirs.ndjson, line 2, {field}"
     assert said in problem.message
     assert "nothing was imported" in problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "said"),
+    [
+        ({"mib_ns": [-5, 20, 30]}, "mib_ns", "greater than or equal to 0"),
+        ({"mib_ns": [30, 20, 10]}, "mib_ns", "has to be in order"),
+        ({"mib_ns": [2**64]}, "mib_ns", "less than"),
+        ({"mib_ns": [True]}, "mib_ns", "integer"),
+        ({"mib_ns": [0] * 500}, "mib_ns", "whole MiB"),
+        ({"mib_ns": [10**15]}, "mib_ns", "is later than transfer_ns"),
+        ({"first_byte_ns": 10**15}, "first_byte_ns", "is later than transfer_ns"),
+        ({"received_bytes": 2**62}, "received_bytes", "is more than file_bytes"),
+        ({"transfer_ns": None, "mib_ns": []}, "transfer_ns", "has to be above 0"),
+        ({"transfer_ns": 2**63}, "transfer_ns", "less than"),
+        ({"transfer_ns": math.inf}, "transfer_ns", "integer"),
+        ({"number": "0"}, "number", "integer"),
+        ({"cpu_ns": 2**70}, "cpu_ns", "less than"),
+        ({"memory_bytes": 2**70}, "memory_bytes", "less than"),
+        ({"served": 2**70}, "served", "less than"),
+        ({"connect_ns": 2**70}, "connect_ns", "less than"),
+        ({"digest_ns": 2**70}, "digest_ns", "less than"),
+        ({"cached_share": math.nan}, "cached_share", "than or equal to"),
+    ],
+)
+def test_a_row_of_ours_that_no_read_can_have_left_is_refused(changes: dict[str, Any], field: str, said: str) -> None:
+    """It made percentiles of times before the read began, or a traceback out of a number of 64 bits."""
+    line = json.dumps({**json.loads(format_lines([row()])), **changes})
+    with pytest.raises(PlanError) as refused:
+        read_lines(line, "ours.ndjson")
+    assert {problem.path for problem in refused.value.problems} == {f"ours.ndjson, line 1, {field}"}
+    assert said in refused.value.problems[0].message
+
+
+@pytest.mark.parametrize("value", ['"\\ud800"', "[" * 100_000, '{"a":' * 100_000, "9" * 5_000, "[" * 900 + "]" * 900])
+def test_what_json_can_hold_and_python_cannot_is_refused(value: str) -> None:
+    """Half a character, endless nesting and endless digits ended in tracebacks."""
+    for line in (format_lines([row()]), published_text(published_line())):
+        broken = re.sub(r'"(path|file)":\s*"[^"]*"', lambda found: f'"{found[1]}": {value}', line)
+        assert broken != line
+        with pytest.raises(PlanError, match="x, line 1"):
+            read_lines(broken, "x")
 
 
 def test_a_missing_field_is_named() -> None:
@@ -108,7 +161,7 @@ def test_a_row_that_stands_twice_is_refused() -> None:
     with pytest.raises(PlanError, match="line 2: is the read of line 1 again"):
         read_lines(published_text(published_line(), published_line()), "x")
     with pytest.raises(PlanError, match="line 2: is the read of line 1 again"):
-        read_lines(format_lines([row(), row(transfer_ns=7)]), "x")
+        read_lines(format_lines([row(), row(cpu_ns=7)]), "x")
 
 
 def test_of_many_problems_the_first_are_named_and_the_others_counted() -> None:

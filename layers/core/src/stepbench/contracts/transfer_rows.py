@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -98,15 +98,21 @@ class TransferRow(Contract):
     path: str
     file_bytes: int = Field(ge=1, lt=2**63)
     received_bytes: int = Field(ge=0, lt=2**63)
-    connect_ns: int | None = Field(default=None, ge=0, description="Name, TCP and TLS together, before the start.")
-    first_byte_ns: int | None = Field(default=None, ge=0)
-    transfer_ns: int | None = Field(default=None, ge=0, description="To the last byte; None where it has not come.")
-    mib_ns: tuple[int, ...] = Field(default=(), description="When each whole MiB was there, in order.")
+    connect_ns: int | None = Field(
+        default=None, ge=0, lt=2**63, description="Name, TCP and TLS together, before the start."
+    )
+    first_byte_ns: int | None = Field(default=None, ge=0, lt=2**63)
+    transfer_ns: int | None = Field(
+        default=None, ge=0, lt=2**63, description="To the last byte; None where it has not come."
+    )
+    mib_ns: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field(
+        default=(), description="When each whole MiB was there, in order."
+    )
     digest_ok: bool | None = Field(default=None, description="Whether the bytes were the file's; None: not told.")
-    digest_ns: int = Field(default=0, ge=0, description="What the digest took of the transfer's time.")
-    cpu_ns: int = Field(default=0, ge=0, description="Of the process, user and system, during the transfer.")
+    digest_ns: int = Field(default=0, ge=0, lt=2**63, description="What the digest took of the transfer's time.")
+    cpu_ns: int = Field(default=0, ge=0, lt=2**63, description="Of the process, user and system, during the transfer.")
     sandbox: str = Field(description="Made anew with each process: Lambda's init, or the task's start.")
-    served: int = Field(ge=0, description="How many transfers' processes the sandbox had served before.")
+    served: int = Field(ge=0, lt=2**63, description="How many transfers' processes the sandbox had served before.")
     cold: bool | None = Field(default=None, description="Proven by `served` of the sandbox; None: nobody knows.")
     cached_share: float | None = Field(
         default=None, ge=0, le=1, description="EFS: of the file's pages in memory before the read; None: not told."
@@ -114,7 +120,7 @@ class TransferRow(Contract):
     task: str = Field(default="", description="Lambda's request id, or the task's ARN.")
     zone: str = ""
     network_interface: str = Field(default="", description="Its address in the VPC.")
-    memory_bytes: int = Field(default=0, ge=0, description="The process's largest resident set so far.")
+    memory_bytes: int = Field(default=0, ge=0, lt=2**63, description="The process's largest resident set so far.")
     outcome: TransferOutcome
     error: ErrorText = ""
 

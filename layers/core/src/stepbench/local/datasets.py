@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.runs import DEFAULT_TEAM
 from stepbench.contracts.served import Served
+from stepbench.digits import size
 from stepbench.errors import PlanError, Problem
 from stepbench.local.fetching import write_file
 from stepbench.records.formats.transfer_lines import read_lines
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from stepbench.contracts.transfer_rows import TransferRow
     from stepbench.records.storage.dataset_keys import Span
     from stepbench.report.transfers import TransferView
+
+
+MOST_BYTES = 256 * 2**20
+"""Of a file that is imported: its rows take some ten times as much memory."""
 
 
 class FolderObjects:
@@ -58,16 +63,23 @@ def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
         PlanError: the file is not there, is no text, or has lines that are no rows (bad input).
         OSError: the disk does not take them.
     """
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError as error:
-        raise PlanError([Problem("FILE", f'"{path}"', "is no file", "Name a file of NDJSON.")]) from error
-    except UnicodeDecodeError as error:
-        remedy = "Name a file of NDJSON in UTF-8."
-        raise PlanError([Problem("FILE", f'"{path}"', f"is no text: {error}", remedy)]) from error
-    rows = _counted(read_lines(text, path.name))
+    rows = _counted(read_lines(_read_text(path), path.name))
     _put_all(dataset_files(name, DEFAULT_TEAM, rows, _stand_ins_beside(path)), out)
     return rows
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) <= MOST_BYTES:
+            return content.decode("utf-8-sig")
+        found, remedy = f"is larger than {size(MOST_BYTES)}", "Import it in parts."
+    except OSError as error:
+        found, remedy = f"cannot be read: {error.strerror}", "Name a file of NDJSON."
+    except ValueError as error:
+        found, remedy = f"is no text: {error}", "Name a file of NDJSON in UTF-8, unpacked."
+    raise PlanError([Problem("FILE", f'"{path}"', found, remedy)])
 
 
 def _stand_ins_beside(path: Path) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
@@ -33,11 +34,16 @@ _MOST_PROBLEMS = 20
 """So many are named: a file of another form has one in every line."""
 
 
-def _moment(text: object) -> object:
+_YEARS = range(1970, 2262)
+"""Nanoseconds since the epoch have 63 bits."""
+
+
+def _moment(text: object) -> datetime:
     """Read `2023-12-05 18:56:03.466`, which is UTC; with an offset, it is converted."""
-    if not isinstance(text, str):
-        return text
-    found = datetime.fromisoformat(text)
+    found = datetime.fromisoformat(text) if isinstance(text, str) else None
+    if found is None or found.year not in _YEARS:
+        message = f"is no moment such as 2023-12-05 18:56:03.466, from {_YEARS[0]} to {_YEARS[-1]}"
+        raise ValueError(message)
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
@@ -49,14 +55,14 @@ class PublishedLine(Contract):
     file: str = Field(min_length=1)
     platform: Platform = Field(alias="type")
     storage: Literal["EFS", "S3"]
-    file_bytes: int = Field(alias="file-size", ge=1)
-    duration_ns: int = Field(alias="duration-ns", gt=0)
+    file_bytes: int = Field(alias="file-size", ge=1, lt=2**63)
+    duration_ns: int = Field(alias="duration-ns", gt=0, lt=2**63)
     logged_at: Annotated[datetime, BeforeValidator(_moment)] = Field(alias="timestamp")
-    file_mib: float | None = Field(default=None, alias="file-size-mb", gt=0)
-    mib_per_s: float | None = Field(default=None, alias="mbs", gt=0)
+    file_mib: float | None = Field(default=None, alias="file-size-mb", gt=0, allow_inf_nan=False)
+    mib_per_s: float | None = Field(default=None, alias="mbs", gt=0, allow_inf_nan=False)
     start_ns: int | None = Field(default=None, alias="start-time")
     end_ns: int | None = Field(default=None, alias="end-time")
-    duration_s: float | None = Field(default=None, alias="duration-s", gt=0)
+    duration_s: float | None = Field(default=None, alias="duration-s", gt=0, allow_inf_nan=False)
     event: str = ""
 
 
@@ -123,6 +129,8 @@ def _form_of(first: tuple[int, str], name: str) -> Form:
 def _read_object(line: str) -> tuple[dict[str, Any] | None, list[_Broken]]:
     try:
         document = json.loads(line)
+    except RecursionError:
+        return None, [_Broken("", line, "is nested too deeply")]
     except ValueError as error:
         return None, [_Broken("", line, f"is not JSON: {error}")]
     if not isinstance(document, dict):
@@ -134,17 +142,17 @@ def _read_own(line: str) -> tuple[TransferRow | None, list[_Broken]]:
     document, broken = _read_object(line)
     if document is None:
         return None, broken
-    return _validated(document, lambda: TransferRow.model_validate(document))
+    found, broken = _validated(document, lambda: TransferRow.model_validate_json(line, strict=True))
+    return found, broken or list(_impossible(found))
 
 
 def _read_published(line: str, run_id: str, number: int) -> tuple[TransferRow | None, list[_Broken]]:
     document, broken = _read_object(line)
     if document is None:
         return None, broken
-    found, broken = _validated(document, lambda: PublishedLine.model_validate(document))
-    if found is None:
-        return None, broken
-    return _row_of(found, run_id, number), list(_contradictions(found))
+    found, broken = _validated(document, lambda: PublishedLine.model_validate_json(line))
+    broken = broken or list(_contradictions(found))
+    return (None if broken else _row_of(found, run_id, number)), broken
 
 
 def _validated(document: dict[str, Any], validate: Callable[[], Any]) -> tuple[Any, list[_Broken]]:
@@ -157,7 +165,8 @@ def _validated(document: dict[str, Any], validate: Callable[[], Any]) -> tuple[A
 def _broken_of(document: dict[str, Any], found: Any) -> _Broken:  # noqa: ANN401 -- pydantic's
     field = str(found["loc"][0]) if found["loc"] else ""
     words = {"missing": "is missing", "extra_forbidden": "is no field of this form"}
-    said = found["msg"][:1].lower() + found["msg"][1:]
+    told = found["msg"].removeprefix("Value error, ")
+    said = told[:1].lower() + told[1:]
     return _Broken(field, document.get(field), words.get(found["type"], said))
 
 
@@ -185,6 +194,8 @@ def _row_of(line: PublishedLine, run_id: str, number: int) -> TransferRow:
 
 def _contradictions(line: PublishedLine) -> Iterator[_Broken]:
     """Yield where a number is not what others in its line make it."""
+    if _ns(line.logged_at) < line.duration_ns:
+        yield _Broken("duration-ns", line.duration_ns, "is longer than from 1970 to timestamp")
     if line.file_mib is not None and round(line.file_mib * MIB) != line.file_bytes:
         yield _Broken("file-size-mb", line.file_mib, f"is not what file-size says, {line.file_bytes} bytes")
     if line.duration_s is not None and abs(line.duration_s * 1e9 - line.duration_ns) > max(
@@ -196,6 +207,25 @@ def _contradictions(line: PublishedLine) -> Iterator[_Broken]:
     rate = line.file_bytes / MIB / (line.duration_ns / 1e9)
     if line.mib_per_s is not None and abs(line.mib_per_s / rate - 1) > _RATE_TOLERANCE:
         yield _Broken("mbs", line.mib_per_s, f"is not file-size by duration-ns, {rate:.4g} MiB/s")
+
+
+def _impossible(row: TransferRow) -> Iterator[_Broken]:
+    """Yield what no read can have been: marks that go back, bytes that the file has not, an end before the bytes."""
+    end_ns = row.transfer_ns
+    if row.outcome == "ok" and not end_ns:
+        yield _Broken("transfer_ns", end_ns, "has to be above 0 where outcome is ok")
+    if row.received_bytes > row.file_bytes:
+        yield _Broken("received_bytes", row.received_bytes, f"is more than file_bytes, {row.file_bytes}")
+    if any(later < earlier for earlier, later in pairwise(row.mib_ns)):
+        yield _Broken("mib_ns", row.mib_ns, "has to be in order")
+    if len(row.mib_ns) > row.file_bytes // MIB:
+        yield _Broken(
+            "mib_ns", row.mib_ns, f"has {len(row.mib_ns)} marks, and the file {row.file_bytes // MIB} whole MiB"
+        )
+    for name in ("first_byte_ns", "mib_ns"):
+        last_ns = row.first_byte_ns if name == "first_byte_ns" else max(row.mib_ns, default=None)
+        if last_ns is not None and end_ns is not None and last_ns > end_ns:
+            yield _Broken(name, last_ns, f"is later than transfer_ns, {end_ns} ns")
 
 
 def _identity(row: TransferRow, form: Form, line: str) -> object:
