@@ -42,7 +42,7 @@ def test_a_browser_is_led_in_by_a_file_of_the_users_alone(monkeypatch: pytest.Mo
                 page = new_context(browser).new_page()
                 page.goto(address)
                 page.get_by_role("heading", name="Runs").wait_for()
-                assert page.url == f"http://127.0.0.1:{server.server_port}/"
+                assert page.url == f"http://127.0.0.1:{server.server_port}{server.gate.root}/"
             assert not file.exists()
         finally:
             over.set()

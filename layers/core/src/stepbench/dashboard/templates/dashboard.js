@@ -6,6 +6,8 @@ callers have tokens, fetch each other with the token. Without this script they a
 (() => {
   const SHELL = "shell" in document.documentElement.dataset;
   const TOKEN = "stepbench-token";
+  /* On the user's machine all pages are below a path of their own, which nobody else knows. */
+  const ROOT = new URL(document.currentScript.src).pathname.replace("/dashboard/assets/dashboard.js", "");
   const LOOK_MS = 2_000, LIST_MS = 5_000, HIDDEN_MS = 20_000, MOST_MS = 60_000;
   const TYPED_MS = 400, LIMIT_MS = 30_000;
   const MOST_SAMPLES = 120, STALE_MS = 6_000;
@@ -96,7 +98,7 @@ callers have tokens, fetch each other with the token. Without this script they a
     const samples = [];
     all("[data-scripted]").forEach((part) => { part.hidden = false; });
     const look = async () => {
-      const answer = await ask(`/runs/${run}`);
+      const answer = await ask(`${ROOT}/runs/${run}`);
       if (!answer.ok) throw new Error(String(answer.status));
       const view = await answer.json();
       if (page !== shown) return false;
@@ -237,7 +239,7 @@ callers have tokens, fetch each other with the token. Without this script they a
       const mine = ++number;
       try {
         const body = bodyOf(form);
-        const answer = await ask("/plans/validate", { method: "POST", body, headers: { "Content-Type": "application/json" } });
+        const answer = await ask(`${ROOT}/plans/validate`, { method: "POST", body, headers: { "Content-Type": "application/json" } });
         const parts = answerOf(answer.ok, await answer.json());
         if (mine === number) outcome.replaceChildren(...parts);
       } catch (error) {
@@ -248,7 +250,7 @@ callers have tokens, fetch each other with the token. Without this script they a
       clearTimeout(timer);
       timer = setTimeout(check, TYPED_MS);
       const edit = form.querySelector("[data-edit]");
-      if (edit) edit.href = `/dashboard/plans/${encodeURIComponent(form.elements.plan.value)}`;
+      if (edit) edit.href = `${ROOT}/dashboard/plans/${encodeURIComponent(form.elements.plan.value)}`;
     });
   }
 
