@@ -111,7 +111,7 @@ def _type(page: Page, changes: str, outcome: str) -> str:
 
 
 def _start(page: Page, base: str) -> str:
-    page.goto(base)
+    page.goto(f"{base}/")
     _type(page, SHORT, ".kept")
     page.get_by_role("button", name="Start", exact=True).click()
     return _run_id(page)
@@ -178,7 +178,7 @@ def test_a_plan_shows_its_runs_over_time(followed: Followed) -> None:
 
 def test_the_list_says_how_each_ended(followed: Followed) -> None:
     """And the queue is empty again."""
-    followed.page.goto(followed.base)
+    followed.page.goto(f"{followed.base}/")
     states = {
         row.get_attribute("data-run"): row.get_attribute("data-state")
         for row in followed.page.locator("#runs tbody tr").all()
@@ -227,7 +227,7 @@ def test_it_is_whole_without_a_script(followed: Followed) -> None:
     try:
         context.add_cookies([{**cookie} for cookie in cookies])  # type: ignore[typeddict-item] # playwright's own
         page = context.new_page()
-        page.goto(followed.base)
+        page.goto(f"{followed.base}/")
         page.get_by_label("Preset").select_option(PRESET)
         page.get_by_label(re.compile("^Changes")).fill(SHORT)
         page.get_by_role("button", name="Check only").click()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from botocore.exceptions import NoCredentialsError, NoRegionError
+from botocore.parsers import create_parser
+from botocore.session import get_session
 from tests.unit.cli.conftest import here
 
 from stepbench import __version__
@@ -38,6 +40,18 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_4(
     here(monkeypatch, error)
     assert main(["run", plan]) == 4
     assert capsys.readouterr().err.startswith(said)
+
+
+def test_what_awss_library_cannot_read_is_no_mistake_of_ours(
+    monkeypatch: pytest.MonkeyPatch, plan: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server that AWS_ENDPOINT_URL names may answer anything, at which botocore breaks by a RecursionError."""
+    shape = get_session().get_service_model("dynamodb").operation_model("DescribeTable").output_shape
+    with pytest.raises(RecursionError) as caught:
+        create_parser("json").parse({"status_code": 200, "headers": {}, "body": b"[" * 100_000}, shape)
+    here(monkeypatch, caught.value)
+    assert main(["run", plan]) == 4
+    assert capsys.readouterr().err.startswith("stepbench: AWS, or what stands for it, answers what its library")
 
 
 def test_a_mistake_of_our_own_and_an_interruption_have_codes_of_their_own(

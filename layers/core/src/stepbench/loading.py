@@ -201,7 +201,7 @@ def _identify(folder: Path) -> FoundRun:
     try:
         summary = json.loads((folder / SUMMARY).read_bytes())
         return FoundRun(folder, str(summary["run_id"]), _parse_time(summary["started_at"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return FoundRun(folder, "")
 
 

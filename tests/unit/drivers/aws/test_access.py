@@ -6,12 +6,14 @@ import asyncio
 import threading
 
 import pytest
+from botocore.parsers import create_parser
+from botocore.session import get_session
 from tests.samples.records import trial_spec
 
 from stepbench.contracts.plan import LoadStep
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.drivers.aws.access import AwsAccess, bucket_address, limits_of, measured_url
-from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.errors import PlanError, TargetUnavailableError, TargetUnreachableError
 from stepbench.settings import Settings
 from stepbench.testing.contracts.trigger_subject import contract_spec
 from stepbench.testing.fake_clock import FakeClock
@@ -95,6 +97,27 @@ def test_the_provider_is_who_answers(endpoint: str | None, emulator: str, provid
     settings = SETTINGS.model_copy(update={"emulator": emulator})
     access = AwsAccess("s3", contract_spec({"store": "s3", "endpoint": endpoint}), settings, FakeClock())
     assert access.provider("Amazon S3") == provider
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"Table": {"KeySchema": 5}}'])
+async def test_an_answer_at_which_awss_library_breaks_is_the_stores(body: bytes) -> None:
+    """A RecursionError of botocore's was told raw, as if the mistake were ours."""
+    access = AwsAccess("dynamodb", contract_spec({"store": "dynamodb"}), SETTINGS, FakeClock())
+    shape = get_session().get_service_model("dynamodb").operation_model("DescribeTable").output_shape
+    answer = {"status_code": 200, "headers": {}, "body": body}
+    with pytest.raises(TargetUnavailableError, match=r"^dynamodb: .*library cannot read \((Recursion|Type)Error"):
+        await access.call(create_parser("json").parse, answer, shape)
+
+
+async def test_what_we_refuse_ourselves_stays_what_it_is() -> None:
+    """A plan's address that is forbidden is no store that is not ready."""
+    access = AwsAccess("dynamodb", contract_spec({"store": "dynamodb"}), SETTINGS, FakeClock())
+
+    def refuse() -> None:
+        raise PlanError([])
+
+    with pytest.raises(PlanError):
+        await access.call(refuse)
 
 
 async def test_a_cancelled_call_ends_when_its_thread_has() -> None:

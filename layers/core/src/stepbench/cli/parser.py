@@ -141,10 +141,7 @@ def _run_command(options: argparse.Namespace) -> int:
     except _aws_errors() as error:
         write_errors(f"AWS: {_describe(error)}")
     except Exception as error:  # noqa: BLE001 -- whatever it is, it gets a code of its own
-        if not options.verbose:
-            traceback.print_exc()
-        write_errors(f"this is a mistake of Stepbench's own; please report it with the lines above ({error!r})")
-        return CRASHED
+        return _report_crash(error, traced=options.verbose)
     else:
         return code
     return NOT_DONE
@@ -165,6 +162,22 @@ def _aws_errors() -> tuple[type[Exception], ...]:
     from botocore.exceptions import BotoCoreError, ClientError
 
     return BotoCoreError, ClientError
+
+
+def _report_crash(error: Exception, *, traced: bool) -> int:
+    if _is_of_botocore(error):
+        write_errors(f"AWS, or what stands for it, answers what its library cannot read: {error!r}")
+        return NOT_DONE
+    if not traced:
+        traceback.print_exc()
+    write_errors(f"this is a mistake of Stepbench's own; please report it with the lines above ({error!r})")
+    return CRASHED
+
+
+def _is_of_botocore(error: Exception) -> bool:
+    """Tell whether AWS's library broke, as it does at a redirect to itself, or at an answer of another shape."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(str(frame.f_globals.get("__name__")).startswith("botocore.") for frame in frames)
 
 
 def _describe(error: Exception) -> str:

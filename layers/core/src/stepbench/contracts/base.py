@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 
 class Contract(BaseModel):
-    """A frozen model that refuses unknown fields; its errors, which are logged, do not repeat what they refuse."""
+    """
+    A frozen model that refuses unknown fields, and numbers that are none or endless, which no JSON has.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    Its errors, which are logged, do not repeat what they refuse.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
 
 
 _UNPRINTABLE = "unprintable"

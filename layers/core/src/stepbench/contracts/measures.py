@@ -6,7 +6,7 @@ They are in the units of the report, which their names end in: `_ms`, `_per_s`, 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,10 @@ from stepbench.contracts.deliveries import Deliveries
 
 FELL_BEHIND = "fell behind"
 """It is in the reason why a quantile has no interval, or no value, where events waited ever longer."""
+
+
+_Number = Annotated[float, Field(ge=-1e100, le=1e100)]
+"""Ratios and squares of it are numbers still."""
 
 
 class Estimate(Contract):
@@ -26,10 +30,17 @@ class Estimate(Contract):
     None, with a `reason`) it is the sample's own, and says little of the next run.
     """
 
-    value: float | None
-    low: float | None = None
-    high: float | None = None
+    value: _Number | None
+    low: _Number | None = None
+    high: _Number | None = None
     reason: str | None = None
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.low is not None and self.high is not None and self.low > self.high:
+            message = f"the interval ends before it begins ({self.low} to {self.high})"
+            raise ValueError(message)
+        return self
 
     @property
     def fell_behind(self) -> bool:

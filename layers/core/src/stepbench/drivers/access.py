@@ -141,3 +141,9 @@ def unavailable(server: str, reason: str | Exception) -> TargetUnavailableError:
     lasts = isinstance(reason, TargetUnreachableError) or is_lasting(reason)
     message = with_login_remedy(f"{server}: {text}", text)
     return (TargetUnreachableError if lasts else TargetUnavailableError)(message)
+
+
+def library_fault(server: str, error: Exception) -> TargetUnavailableError:
+    """Return the error of what botocore breaks at: a redirect to itself, another shape, endless nesting."""
+    found = f"{type(error).__name__}: {error}"
+    return TargetUnavailableError(f"{server}: it answers what AWS's library cannot read ({found})")

@@ -64,7 +64,7 @@ def _plan_in(folder: Path) -> str:
     """Return the name of the plan that lies in a run's folder; empty where there is none that can be read."""
     try:
         return str(json.loads((folder / PLAN).read_bytes())["name"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 

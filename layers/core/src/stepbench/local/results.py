@@ -109,6 +109,6 @@ def _trial_result(folder: Path, trial: TrialSummary) -> TrialResult:
 def _read_plan(path: Path) -> Any:  # noqa: ANN401 -- JSON, shown as it is
     try:
         return json.loads(path.read_bytes()) if path.exists() else None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         message = f"{path} is not JSON: {error}"
         raise CorruptRecordsError(message) from error

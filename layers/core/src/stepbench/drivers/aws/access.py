@@ -15,9 +15,9 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, SSLError
 from botocore.parsers import ResponseParserError
 
-from stepbench.drivers.access import unavailable
+from stepbench.drivers.access import library_fault, unavailable
 from stepbench.drivers.protocol import to_its_end
-from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.errors import StepbenchError, TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import TIMEOUT
 from stepbench.wire.addresses import parse_endpoint, resolve
 from stepbench.wire.http1.aws import CredentialSource, SignedClient
@@ -113,6 +113,10 @@ class AwsAccess:
         except (BotoCoreError, ClientError, ResponseParserError) as error:
             message = f"{self._service}: {error}"
             raise (TargetUnreachableError if _is_lasting(error) else TargetUnavailableError)(message) from error
+        except StepbenchError:
+            raise
+        except Exception as error:
+            raise library_fault(self._service, error) from error
 
     async def client(self, service: str = "") -> Any:  # noqa: ANN401 -- boto3 clients have no common type
         """Return the boto3 client of a service, by default this one's, made off the event loop."""

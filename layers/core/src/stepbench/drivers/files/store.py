@@ -9,6 +9,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stepbench.drivers.access import library_fault
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 
 if TYPE_CHECKING:
@@ -95,4 +96,6 @@ class FilesDriver:
         except BotoCoreError as error:
             message = f"{where} does not answer for bucket {bucket}: {error}"
             raise TargetUnavailableError(message) from error
+        except Exception as error:
+            raise library_fault(where, error) from error
         return answer
