@@ -94,7 +94,7 @@ def test_a_run_without_a_time_is_placed_by_its_file_and_says_so(tmp_path: Path) 
         assert load_run("latest", tmp_path).folder == unknown
 
 
-@pytest.mark.parametrize("damaged", ["", "{", "null", "[]"])
+@pytest.mark.parametrize("damaged", ["", "{", "null", "[]", "[" * 100_000])
 def test_a_summary_that_cannot_be_read_is_not_the_latest(tmp_path: Path, damaged: str) -> None:
     """A disk that was full leaves an empty one; the run before it can be shown all the same."""
     whole = stored(tmp_path / "a", "a", "2026-01-01T00:00:00+00:00", 10)

@@ -47,6 +47,7 @@ def test_what_awss_library_cannot_read_is_no_mistake_of_ours(
 ) -> None:
     """A server that AWS_ENDPOINT_URL names may answer anything, at which botocore breaks by a RecursionError."""
     shape = get_session().get_service_model("dynamodb").operation_model("DescribeTable").output_shape
+    assert shape is not None
     with pytest.raises(RecursionError) as caught:
         create_parser("json").parse({"status_code": 200, "headers": {}, "body": b"[" * 100_000}, shape)
     here(monkeypatch, caught.value)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
 from tests.samples.operations import operation_results
 
-from stepbench.contracts.measures import WindowResult
+from stepbench.contracts.measures import Estimate, WindowResult
 
 
 def test_an_older_summary_is_read() -> None:
@@ -15,3 +21,20 @@ def test_an_older_summary_is_read() -> None:
     older = {name: value for name, value in document.items() if name not in {"sent", "failed", "unknown", "errors"}}
     older["operations"] = {**older["operations"], "errors": document["errors"]}
     assert WindowResult.model_validate(older) == window
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"value": math.inf},
+        {"value": math.nan},
+        {"value": 1.0, "low": -math.inf},
+        {"value": 1.0, "low": 0.5, "high": math.inf},
+        {"value": 1e308},
+        {"value": 1.0, "low": 0.5, "high": -1.0},
+    ],
+)
+def test_a_number_that_nothing_can_have_measured_is_refused(numbers: dict[str, Any]) -> None:
+    """A summary that somebody else has written reaches comparisons, which took logarithms and squares of these."""
+    with pytest.raises(ValidationError):
+        Estimate.model_validate_json(json.dumps(numbers))

@@ -84,7 +84,7 @@ def terminal_of(capsys: pytest.CaptureFixture[str], print_it: Callable[[], objec
     return "".join(capsys.readouterr())
 
 
-@pytest.fixture(params=HOSTILE.values(), ids=HOSTILE)
+@pytest.fixture(params=list(HOSTILE.values()), ids=list(HOSTILE))
 def text(request: pytest.FixtureRequest) -> str:
     """Return one text after the other."""
     return str(request.param)

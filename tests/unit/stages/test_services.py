@@ -7,8 +7,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from stepbench.contracts.tasks import AnalyseTrialInput
+from stepbench.errors import MOST_CHARACTERS, StepbenchError, TargetUnavailableError
+from stepbench.stages import services
 from stepbench.stages.event_loop import repeat, run_measuring
-from stepbench.stages.services import LONG_CALLS, PROMPT, connect
+from stepbench.stages.services import LONG_CALLS, PROMPT, connect, stage_handler
 from stepbench.testing.fake_clock import START_NS, FakeClock
 
 if TYPE_CHECKING:
@@ -79,3 +82,24 @@ def test_actions_keep_their_interval_and_end_between_two_of_them() -> None:
 
     clock.run(run())
     assert log == [("begins", 0.0), ("ends", 0.4), ("begins", 1.0), ("ends", 1.4)]
+
+
+@pytest.mark.parametrize(
+    ("told", "ending"), [('"' * 10_000_000, "(10,000,000 characters in all)"), ("no store", "no store")]
+)
+def test_what_a_stage_raises_fits_into_an_executions_state(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], told: str, ending: str
+) -> None:
+    """A store whose error has 10 MB ended the whole run, by an error that no state of it could catch."""
+    monkeypatch.setattr(services, "connect", lambda _environ: None)
+
+    def stage(_task: AnalyseTrialInput, _services: object) -> AnalyseTrialInput:
+        raise TargetUnavailableError(told) from OSError("x" * 10_000_000)
+
+    handler = stage_handler(stage, AnalyseTrialInput)
+    with pytest.raises(StepbenchError) as caught:
+        handler({"ref": {"run_id": "r", "trial": 0, "tag": "t"}}, None)
+    assert type(caught.value).__name__ == "TargetUnavailableError"
+    assert str(caught.value).endswith(ending)
+    assert len(str(caught.value)) <= MOST_CHARACTERS
+    assert len("".join(capsys.readouterr())) < 200_000

@@ -121,7 +121,8 @@ def bounded(error: Exception) -> Exception:
         frames, traceback = frames + 1, traceback.tb_next
     if text == str(error) and frames <= MOST_FRAMES:
         return error
-    return type(type(error).__name__, (StepbenchError,), {})(text)
+    shorter: type[StepbenchError] = type(type(error).__name__, (StepbenchError,), {})
+    return shorter(text)
 
 
 def listed(problems: Sequence[Problem]) -> tuple[Problem, ...]:

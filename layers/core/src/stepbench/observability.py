@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
+
+from stepbench.errors import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +27,16 @@ if TYPE_CHECKING:
 
     Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
-logger = Logger(service="stepbench", utc=True, json_serializer=partial(json.dumps, separators=(",", ":"), default=str))
+_MOST_LOGGED = 60_000
+"""Of a text: what a store says may be of any length, and a line of a log may not."""
+
+
+def _dump(record: dict[str, Any]) -> str:
+    texts = {name: shortened(value, _MOST_LOGGED) for name, value in record.items() if isinstance(value, str)}
+    return json.dumps({**record, **texts}, separators=(",", ":"), default=str)
+
+
+logger = Logger(service="stepbench", utc=True, json_serializer=_dump)
 """In ASCII: a caller's text may hold characters at which readers of logs end a line, and half a record is none."""
 
 NAMESPACE = "Stepbench"

@@ -104,6 +104,7 @@ async def test_an_answer_at_which_awss_library_breaks_is_the_stores(body: bytes)
     """A RecursionError of botocore's was told raw, as if the mistake were ours."""
     access = AwsAccess("dynamodb", contract_spec({"store": "dynamodb"}), SETTINGS, FakeClock())
     shape = get_session().get_service_model("dynamodb").operation_model("DescribeTable").output_shape
+    assert shape is not None
     answer = {"status_code": 200, "headers": {}, "body": body}
     with pytest.raises(TargetUnavailableError, match=r"^dynamodb: .*library cannot read \((Recursion|Type)Error"):
         await access.call(create_parser("json").parse, answer, shape)
