@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,16 @@ def test_a_record_is_one_line_whatever_a_caller_sends(monkeypatch: pytest.Monkey
     observed(lambda _event, _context: {})({"pathParameters": {"run_id": name}}, CONTEXT)
     (line,) = "".join(written).splitlines()
     assert json.loads(line)["run_id"] == name
+
+
+def test_a_record_has_a_length_whatever_a_store_says() -> None:
+    """CloudWatch cuts a line in two, and neither half can be read: an error is logged with what caused it."""
+    error = OSError("x" * 10_000_000)
+    cause = (type(error), error, None)
+    record = logging.LogRecord("stepbench", logging.ERROR, __file__, 1, "said %s", ("y" * 10_000_000,), cause)
+    line = str(observability.logger.registered_formatter.format(record))
+    assert len(line) < 300_000
+    assert json.loads(line)["exception_name"] == "OSError"
 
 
 def test_what_a_stage_logs_is_about_its_own_run(records: list[Json]) -> None:

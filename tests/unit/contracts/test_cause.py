@@ -50,3 +50,9 @@ def test_a_cause_says_what_happened(cause: str, said: str) -> None:
     """A task's description is 3 KB, and its exit code comes last: cut off at 200 characters it said nothing."""
     assert plain_cause(cause) == said
     assert Failure(error="E", cause=cause).cause == said
+
+
+def test_a_cause_that_is_nested_without_end_is_left_as_it_is() -> None:
+    """A store's error is a part of it; the analysis of the trial ended by a RecursionError."""
+    cause = '{"errorMessage": ' + "[" * 100_000
+    assert plain_cause(cause) == cause

@@ -32,8 +32,18 @@ _MOST_LOGGED = 60_000
 
 
 def _dump(record: dict[str, Any]) -> str:
-    texts = {name: shortened(value, _MOST_LOGGED) for name, value in record.items() if isinstance(value, str)}
-    return json.dumps({**record, **texts}, separators=(",", ":"), default=str)
+    return json.dumps(_bounded(record), separators=(",", ":"))
+
+
+def _bounded(value: Any) -> Any:  # noqa: ANN401 -- any JSON
+    match value:
+        case bool() | int() | float() | None:
+            return value
+        case dict():
+            return {name: _bounded(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_bounded(each) for each in value]
+    return shortened(str(value), _MOST_LOGGED)
 
 
 logger = Logger(service="stepbench", utc=True, json_serializer=_dump)

@@ -39,8 +39,8 @@ def _printable(text: Any) -> Any:  # noqa: ANN401 -- anything may stand there
 
 Text = Annotated[str, BeforeValidator(_printable)]
 """For people: it reaches terminals, Markdown and pages. Line breaks become blanks."""
-ErrorText = Annotated[str, AfterValidator(lambda text: text[:LONGEST_ERROR])]
-"""Of an operation: what a store, or a row, says beyond that is cut."""
+ForeignText = Annotated[str, AfterValidator(lambda text: text[:LONGEST_ERROR])]
+"""A short text of a store's, or of a row's, such as an error: what is longer is cut."""
 RULE_ERROR = "rule"
 """The pydantic error type of broken rules; its context holds them under `broken`."""
 

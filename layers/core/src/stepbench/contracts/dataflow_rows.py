@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from stepbench.contracts.base import Contract, ErrorText
+from stepbench.contracts.base import Contract, ForeignText
 from stepbench.contracts.dataflow import StageName, TaskFunctionName
 from stepbench.contracts.identity import EVENT_ID_CHARS
 from stepbench.contracts.plan import TrialRef
@@ -121,7 +121,7 @@ class BlobRow(Contract):
     blob_bytes: int = Field(ge=0)
     requests: int = Field(ge=0, description="That the store was sent: more than one where it is cut into chunks.")
     outcome: Literal["ok", "failed", "unknown"]
-    error: ErrorText = ""
+    error: ForeignText = ""
 
     @property
     def asked_ns(self) -> int:

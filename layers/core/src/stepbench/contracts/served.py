@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from stepbench.contracts.base import Contract
+from stepbench.contracts.base import Contract, ForeignText
 
 
 class Served(Contract):
     """What served a trial's store."""
 
-    provider: str = Field(description="What the store calls itself, with its version; an emulator's name in its place.")
+    provider: ForeignText = Field(
+        description="What the store calls itself, with its version; an emulator's name in its place."
+    )
     emulated: bool = Field(description="Whether anything of what is measured is an emulator's.")
     stand_ins: dict[str, str] = Field(
         default={},

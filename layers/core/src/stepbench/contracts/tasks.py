@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field
 
-from stepbench.contracts.base import Contract, ErrorText
+from stepbench.contracts.base import Contract, ForeignText
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
 from stepbench.contracts.trial import LoadFrom
@@ -276,4 +276,4 @@ class CheckClockOutput(Contract):
     t1_ns: int
     t2_ns: int
     outcome: int = Field(ge=0, le=2)
-    error: ErrorText = ""
+    error: ForeignText = ""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from stepbench.contracts.base import Contract, ErrorText
+from stepbench.contracts.base import Contract, ForeignText
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import FLAGS_LIVE_S, PolledOutput, TrialInput
 from stepbench.contracts.transfer import Platform, Source
@@ -122,7 +122,7 @@ class TransferRow(Contract):
     network_interface: str = Field(default="", description="Its address in the VPC.")
     memory_bytes: int = Field(default=0, ge=0, lt=2**63, description="The process's largest resident set so far.")
     outcome: TransferOutcome
-    error: ErrorText = ""
+    error: ForeignText = ""
 
     @property
     def name(self) -> str:
