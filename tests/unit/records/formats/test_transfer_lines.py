@@ -111,7 +111,7 @@ def test_a_bad_row_is_named_by_line_field_and_value(changes: dict[str, Any], fie
         ({"served": 2**70}, "served", "less than"),
         ({"connect_ns": 2**70}, "connect_ns", "less than"),
         ({"digest_ns": 2**70}, "digest_ns", "less than"),
-        ({"cached_share": math.nan}, "cached_share", "than or equal to"),
+        ({"cached_share": math.nan}, "cached_share", "finite"),
     ],
 )
 def test_a_row_of_ours_that_no_read_can_have_left_is_refused(changes: dict[str, Any], field: str, said: str) -> None:
@@ -170,7 +170,10 @@ def test_of_many_problems_the_first_are_named_and_the_others_counted() -> None:
     with pytest.raises(PlanError) as refused:
         read_lines(published_text(*lines), "x")
     assert len(refused.value.problems) == 21
-    assert refused.value.problems[-1].message == "has 30 more problems in its 50 lines"
+    assert refused.value.problems[-1].message == "has 30 more problems in its first 50 lines"
+    many = published_text(*(published_line(type="ec2", file=f"/{number}") for number in range(5_000)))
+    with pytest.raises(PlanError, match="has 980 more problems in its first 1,000 lines"):
+        read_lines(many, "x")
 
 
 @pytest.mark.skipif(not THEIRS.exists(), reason="the published rows are not in this repository: not run here")

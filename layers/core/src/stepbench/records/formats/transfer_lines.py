@@ -30,8 +30,8 @@ _MARKS: dict[Form, str] = {"own": "began_at_ns", "published": "duration-ns"}
 """A field that lines of one form have, and those of the other have not."""
 _RATE_TOLERANCE = 0.005
 """A rate that its writer has rounded is still that of the bytes and the time beside it."""
-_MOST_PROBLEMS = 20
-"""So many are named: a file of another form has one in every line."""
+_MOST_PROBLEMS, _ENOUGH = 20, 1_000
+"""So many are named, since a file of another form has one in every line; after so many no further line is read."""
 
 
 _YEARS = range(1970, 2262)
@@ -108,8 +108,10 @@ def read_lines(text: str, name: str) -> tuple[TransferRow, ...]:
             if earlier != number:
                 problems.append(_repeated(path, earlier))
             rows.append(found)
+        if len(problems) >= _ENOUGH:
+            break
     if problems:
-        raise PlanError(_first_few(problems, name, len(lines)))
+        raise PlanError(_first_few(problems, name, number))
     return tuple(rows)
 
 
@@ -249,7 +251,7 @@ def _first_few(problems: list[Problem], name: str, lines: int) -> list[Problem]:
     if len(problems) <= _MOST_PROBLEMS:
         return problems
     more = len(problems) - _MOST_PROBLEMS
-    message, remedy = f"has {counted(more, 'more problem')} in its {counted(lines, 'line')}", "Mend these first."
+    message, remedy = f"has {counted(more, 'more problem')} in its first {counted(lines, 'line')}", "Mend these first."
     return [*problems[:_MOST_PROBLEMS], Problem(name, f"{len(problems)} problems", message, remedy)]
 
 
