@@ -139,7 +139,7 @@ def test_a_negative_number_in_csv_is_no_formula() -> None:
 def test_in_a_page_it_is_text_that_turns_nothing_round(text: str) -> None:
     """Charts draw names that stand in the page's data; letters after U+202E read backwards in both."""
     usual, page = (page_of(each) for each in ("usual", text))
-    assert controls(page, kept="\n\t") == controls(usual, kept="\n\t")
+    assert controls(page, kept="\n\t\r") == controls(usual, kept="\n\t\r")
     assert page.count("<img") == usual.count("<img")
 
 
@@ -167,8 +167,15 @@ def test_in_a_template_it_is_escaped_and_spelled_out(text: str) -> None:
     """Report, trends and dashboard make their pages by one environment."""
     environment = template_environment(DictLoader({"page": "{{ text }}{{ text | upper }}"}))
     page = environment.get_template("page").render(text=text)
-    assert controls(page, kept="\n\t") == set()
+    assert controls(page, kept="\n\t\r") == set()
     assert "<" not in page
+
+
+def test_the_lines_of_a_form_come_back_as_they_were_sent() -> None:
+    """Browsers send both characters; one that was spelled out made another plan of what had been checked."""
+    environment = template_environment(DictLoader({"page": "<textarea>{{ text }}</textarea>"}))
+    page = environment.get_template("page").render(text="a=1\r\nb=2\tc")
+    assert page == "<textarea>a=1\r\nb=2\tc</textarea>"
 
 
 def test_in_junit_it_is_a_text_of_xml(text: str) -> None:

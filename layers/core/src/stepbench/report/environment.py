@@ -12,6 +12,9 @@ from stepbench.errors import BLANKS, printable
 if TYPE_CHECKING:
     from jinja2 import BaseLoader
 
+_BLANKS = f"\r{BLANKS}"
+"""Browsers send the lines of a form's field with both, and get them back where the form is shown again."""
+
 
 def template_environment(loader: BaseLoader) -> Environment:
     """Return an environment for templates of HTML."""
@@ -27,4 +30,4 @@ def template_environment(loader: BaseLoader) -> Environment:
 
 def _printed(value: object) -> object:
     """Return what an expression puts into a page: texts as they may be shown, and what is markup already as it is."""
-    return printable(value, BLANKS) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return printable(value, _BLANKS) if isinstance(value, str) and not isinstance(value, Markup) else value
