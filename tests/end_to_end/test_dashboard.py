@@ -164,7 +164,7 @@ def test_two_runs_are_compared(followed: Followed) -> None:
     page.get_by_role("button", name="Compare").click()
     page.locator("#outcome").wait_for()
     assert f"a={followed.a}&b={followed.b}" in page.url
-    assert page.locator("#verdicts tbody tr").count() == 1
+    assert page.locator("#verdicts > .scroll > table > tbody > tr").count() == 1
 
 
 def test_a_plan_shows_its_runs_over_time(followed: Followed) -> None:
