@@ -66,7 +66,7 @@ def test_an_input_that_is_there_is_left_as_it_is() -> None:
 
 def test_a_file_may_take_its_place() -> None:
     """The published video, say; one that is not there is told by its name."""
-    services = MemoryServices(FakeClock(), {"s3": Bucket()})
+    services = MemoryServices(FakeClock(), {"s3": Bucket()}, files_bucket="files")
     ref = trial(services, source="s3://files/digits.bin")
     assert (make(services, ref), stored(services, ref)) == (6, b"digits")
     with pytest.raises(TargetUnavailableError, match="s3://files/other"):
@@ -85,7 +85,7 @@ def test_a_file_that_ends_too_early_is_not_taken(
         headers = {"content-length": announced}  # noqa: RUF012 -- as `HTTPResponse`'s
 
     monkeypatch.setattr(OpenerDirector, "open", lambda *_, **__: Answer(b"digits"))
-    services = MemoryServices()
+    services = MemoryServices(allow_custom_endpoints=True)
     ref = trial(services, source="https://example.com/digits.bin")
     if whole:
         assert (make(services, ref), stored(services, ref)) == (6, b"digits")
@@ -97,7 +97,7 @@ def test_a_file_that_ends_too_early_is_not_taken(
 
 def test_the_files_of_stages_are_fetched_with_it() -> None:
     """A trained model, say; a DAG needs no input for that. What cannot be had is told by its path in the plan."""
-    services = MemoryServices(FakeClock(), {"s3": Bucket()})
+    services = MemoryServices(FakeClock(), {"s3": Bucket()}, files_bucket="files")
 
     def with_file(source: str, run_id: str) -> TrialRef:
         dag = {"name": "dag", "stages": [{**stage("a"), "files": {"model": source}}]}

@@ -47,7 +47,9 @@ MOST_PROBLEMS, LONGEST_PART = 200, 2_000
 
 
 HIDDEN = "(hidden)"
-_LOGIN = re.compile(r'(?<=//)[^\s/",@:]{0,200}:[^\s",]{0,200}(?=@)')
+_LOGIN = re.compile(r'(?<=//)(?:[^\s/",@:]{0,200}:[^\s",]{0,200}|[^\s/",@:?#]{1,200})(?=@)')
+_QUERY = re.compile(r"((?:https?|s3)://[^\s\"'<>?#]{1,1000}\?)(?!\(hidden\))[^\s\"'<>]+", re.IGNORECASE)
+"""Of an address, which may be signed: whoever has the query has the file."""
 _SECRET_VALUE = re.compile(
     r"((?:passw(?:or)?d|pwd|secret|token|credential|signature|(?:private|api|access)[_-]?key)[\w-]{0,20}"
     r"(?:=|%3D|[\"']\s{0,9}:\s{0,9}(?=[\"'])))(?!\(hidden\))(?:\"[^\"]*\"|'[^']*'|[^\s&;,\"'`)]+)",
@@ -67,7 +69,8 @@ def harmless(text: str) -> str:
     Values that look like secrets are hidden; half characters, which JSON may have, are replaced; line breaks and what
     controls a terminal or turns the direction of letters is spelled out.
     """
-    return printable(_SECRET_VALUE.sub(rf"\1{HIDDEN}", _LOGIN.sub(HIDDEN, text.encode(errors="replace").decode())))
+    text = hide_query(_LOGIN.sub(HIDDEN, text.encode(errors="replace").decode()))
+    return printable(_SECRET_VALUE.sub(rf"\1{HIDDEN}", text))
 
 
 BLANKS = "\n\t"
@@ -108,6 +111,11 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
     while len(json.dumps(kept)) > 2 * (most - len(stated)):
         kept = kept[: len(kept) // 2]
     return kept + stated
+
+
+def hide_query(text: str) -> str:
+    """Return a text without the queries of the addresses in it."""
+    return _QUERY.sub(rf"\1{HIDDEN}", text)
 
 
 def bounded(error: Exception) -> Exception:

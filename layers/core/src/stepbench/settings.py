@@ -87,6 +87,11 @@ class Settings(BaseModel):
     aws_lambda_function_memory_size: int = Field(default=0, description="MB; Lambda sets it, and CPU goes with it.")
     aws_endpoint_url: str = Field(default="", description="Set by emulators only.")
 
+    @property
+    def permits_addresses(self) -> bool:
+        """Tell whether plans may name servers, of stores and of files, that the functions then connect to."""
+        return self.allow_custom_endpoints or bool(self.emulator)
+
     def knows_server(self, store: str) -> bool:
         """
         Tell whether a field named after the store holds the address of a server.

@@ -11,6 +11,7 @@ from stepbench.cli.command import NOT_DONE, OK, Command, argument
 from stepbench.cli.streams import messages, write, write_errors
 from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
+from stepbench.wire.http1.boto import bounded
 
 if TYPE_CHECKING:
     import argparse
@@ -56,7 +57,7 @@ def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]
         remedy = "Name an instance as ec2:TYPE, aurora:CLASS or elasticache:TYPE, such as ec2:m7g.large."
         raise PlanError([Problem("--add", key, "is nothing that has a price here", remedy) for key in unknown])
     instances = [key for key in table.regions[DEFAULT_REGION] if ":" in key]
-    client = boto3.client("pricing", region_name=API_REGION)
+    client = bounded(boto3.client("pricing", region_name=API_REGION))
     found: dict[str, ListedPrice] = {}
     problems: list[str] = []
     for key in dict.fromkeys((*FILTERS, *instances, *options.add)):

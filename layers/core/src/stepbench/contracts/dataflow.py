@@ -13,9 +13,10 @@ from __future__ import annotations
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from stepbench.contracts.base import BrokenRule, Contract, refuse, repeated_names
+from stepbench.contracts.endpoint import file_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,20 @@ EdgeKind = Literal["scatter", "broadcast", "gather"]
 StageName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$", max_length=30)]
 TaskName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$", max_length=60)]
 Parameter = bool | int | float | str
-FileUrl = Annotated[str, StringConstraints(pattern=r"^(s3|https)://", max_length=1_000)]
+
+
+def _file_url(url: str) -> str:
+    if problem := file_problem(url):
+        refuse([BrokenRule("", problem, "Write s3://bucket/key, or an https:// URL of a server.")])
+    return url
+
+
+FileUrl = Annotated[
+    str,
+    StringConstraints(max_length=1_000),
+    AfterValidator(_file_url),
+    Field(json_schema_extra={"pattern": r"^(s3|https)://"}),
+]
 """A file that is fetched before the load: `s3://bucket/key`, or an `https://` URL."""
 TaskFunctionName = Literal["RunTask", "RunVideoTask", "RunLearningTask"]
 """Lambda functions that run tasks: they differ in their libraries alone."""

@@ -1,28 +1,38 @@
 """
-Addresses that a plan may name as its store: never link-local, never a metadata service.
+Addresses that a plan may name, of its store or of a file: never link-local, never a metadata service.
 
-A plan is data from outside, and the functions that connect to its endpoint have a role. So the address is refused in
+A plan is data from outside, and the functions that connect to what it names have a role. So an address is refused in
 every spelling that a resolver would accept (decimal, hexadecimal, octal, short, IPv6 with an IPv4 address inside).
-Names are not resolved here: a driver asks `forbidden_address` again with the address that it is about to connect to.
+Names are not resolved here: whoever connects asks `forbidden_name` with all addresses that the name has, and connects
+to one of those, so that a name server has no second say.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 METADATA_NAMES = frozenset({"instance-data", "instance-data.ec2.internal", "metadata", "metadata.google.internal"})
 _METADATA_V6 = ipaddress.IPv6Network("fd00:ec2::/32")
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_LOW_32_BITS = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))
+"""IPv4-compatible, IPv4-translated (RFC 2765), NAT64's (RFC 6052), and those of a network's own NAT64 (RFC 8215)."""
+_OWN_NAT64 = _LOW_32_BITS[-1]
+_ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
+"""The third quarter of an address that ends with an IPv4 address (RFC 5214)."""
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 _OCTAL = re.compile(r"0[0-7]*")
 _MAX_PORT = 65_535
 _IPV4_PARTS = 4
 _SCHEMES = frozenset({"", "http", "https"})
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 def endpoint_problem(endpoint: str) -> str | None:
@@ -45,6 +55,29 @@ def endpoint_problem(endpoint: str) -> str | None:
     if "[" in endpoint and ":" not in host:
         return "has brackets around what is no IPv6 address"
     return _host_problem(host)
+
+
+def file_problem(url: str) -> str | None:
+    """Return why the address of a file (`s3://bucket/key`, or an `https://` URL) is refused; None if it may be used."""
+    if not url.isascii() or not url.isprintable() or any(character in url for character in ' \\"<>'):
+        return 'holds a character that no address has (a space, one of \\ " < >, or one outside ASCII)'
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        return f"is not an address: {error}"
+    if "@" in parts.netloc:
+        return "holds a login, which would be kept with the plan"
+    if parts.scheme == "s3":
+        return None if _BUCKET.fullmatch(parts.netloc) and parts.path.strip("/") else "names no bucket and key"
+    if parts.scheme != "https" or port == 0 or ("[" in parts.netloc and ":" not in host):
+        return "is neither s3://bucket/key nor an https:// URL of a server"
+    return _host_problem(host)
+
+
+def forbidden_name(host: str, addresses: Iterable[str]) -> str | None:
+    """Return why a host with these addresses, all that its name has, may not be connected to; None if it may."""
+    return next((f"{host} {reason}" for each in addresses if (reason := forbidden_address(each))), None)
 
 
 def forbidden_address(address: str) -> str | None:
@@ -103,11 +136,15 @@ def _number(part: str) -> int:
 
 
 def _inside(address: Address) -> tuple[ipaddress.IPv4Address, ...]:
-    """Return IPv4 addresses that an IPv6 address leads to: mapped, compatible, 6to4, NAT64, Teredo."""
+    """Return the IPv4 addresses that an IPv6 address leads to: mapped, compatible, translated, tunnelled."""
     if isinstance(address, ipaddress.IPv4Address):
         return ()
-    low = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
-    compatible = int(address) >> 32 == 0 and int(low) > 1
-    teredo = address.teredo or ()
-    found = (address.ipv4_mapped, address.sixtofour, *teredo, low if compatible or address in _NAT64 else None)
+    bits = int(address)
+    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if bits > 1 and (any(address in network for network in _LOW_32_BITS) or bits >> 32 & 0xFFFF_FFFF in _ISATAP):
+        found.append(ipaddress.IPv4Address(bits & 0xFFFF_FFFF))
+    if address in _OWN_NAT64:  # whose prefix may be shorter, too: bits 64 to 71 are never the IPv4 address's
+        whole = (bits >> 64 & 0xFFFF) << 48 | (bits & 0x00FF_FFFF_FFFF_FFFF) >> 8
+        readings = [ipaddress.IPv4Address(whole >> shift & 0xFFFF_FFFF) for shift in (32, 24, 16)]
+        found += [each for each in readings if each.is_link_local]  # which prefix it has, only that network knows
     return tuple(each for each in found if each is not None)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, update_key
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import to_its_end
-from stepbench.errors import TargetUnavailableError
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.model.errors import TIMEOUT
 from stepbench.model.pending import result_of
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
@@ -43,6 +44,8 @@ PRELOAD_FOR_S = 540.0
 BATCHES_PER_LANE = 8
 """In a wave: enough that lanes seldom wait for each other, and few to be written again by a retry."""
 _ATTEMPTS = 6
+BATCH_FOR_S = 60.0
+"""For a batch with all its attempts: six that end by their time limits take 3 minutes, and a retry as long again."""
 _NEVER_NS = 2**63
 _CAPACITY = "raise the store's capacity"
 
@@ -121,6 +124,7 @@ async def preload_records(  # noqa: PLR0913 -- what, how, and two sizes that dif
     Raises:
         TargetUnavailableError: a batch could not be written in six attempts, or time is up. What has been written
             stays, and the next call goes on.
+        TargetUnreachableError: none of a batch's attempts, over a minute, had an answer; a retry would not have one.
     """
     workload = spec.offered.workload
     if workload is None or workload.records == 0:
@@ -184,14 +188,15 @@ class _Wave:
             await asyncio.wait(tasks)
 
     async def _write(self, records: Sequence[Request]) -> None:
-        error = ""
-        for attempt in range(_ATTEMPTS):
-            if self._clock.now_ns() >= self._deadline_ns:
-                error = error or f"not done within {PRELOAD_FOR_S:.0f} s"
-                break
+        errors: list[str] = []
+        gives_up_ns = self._clock.now_ns() + int(BATCH_FOR_S * 1e9)
+        while len(errors) < _ATTEMPTS and self._clock.now_ns() < min(gives_up_ns, self._deadline_ns):
             error = await to_its_end(self._write_batch(records))
             if not error:
                 return
-            await self._clock.sleep_async(0.05 * 2**attempt)
-        message = f"the record {records[0].key[:60]!r} could not be preloaded: {error}; {self._remedy}"
-        raise TargetUnavailableError(message)
+            errors.append(error)
+            await self._clock.sleep_async(0.025 * 2 ** len(errors))
+        reason = errors[-1] if errors else f"not done within {PRELOAD_FOR_S:.0f} s"
+        message = f"the record {records[0].key[:60]!r} could not be preloaded: {reason}; {self._remedy}"
+        is_silent = set(errors) == {TIMEOUT} and self._clock.now_ns() >= gives_up_ns
+        raise (TargetUnreachableError if is_silent else TargetUnavailableError)(message)

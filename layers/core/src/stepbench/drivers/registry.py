@@ -117,6 +117,6 @@ def _admit_endpoint(spec: TrialSpec, settings: Settings) -> None:
     endpoint = spec.plan.target.endpoint
     if endpoint is None:
         return
-    if not (settings.allow_custom_endpoints or settings.emulator):
+    if not settings.permits_addresses:
         remedy = "Leave the endpoint out, or deploy the stack with AllowCustomEndpoints=true."
         raise endpoint_error(endpoint, "this stack allows no endpoints but its own", remedy)

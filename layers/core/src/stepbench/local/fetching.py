@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import RenderReportInput
+from stepbench.dataflow.sources import without_queries
 from stepbench.digits import count
 from stepbench.errors import CorruptRecordsError, PlanError, Problem, RunFailedError
 from stepbench.local.emulator.server import emulator_name
@@ -217,11 +218,12 @@ class RunFolder:
         bucket = FolderBucket(self.path, self.run.run_id)
         memory = MemoryServices(clock, bucket=bucket, emulator=emulator_name() if emulated else "")
         runs = memory.services.runs
-        runs.put_json(layout.run_key(self.run.run_id, "plan.json"), document)
+        runs.put_json(layout.run_key(self.run.run_id, "plan.json"), without_queries(document))
         runs.put_model(layout.run_key(self.run.run_id, "ended.json"), EndedServers(servers=tuple(self.ended)))
         explained = {trial for server in self.ended for trial in server.trials}
         for spec in self.run.specs:
-            runs.put_model(layout.trial_key(spec.ref, "trial.json"), spec)
+            shown = without_queries(spec.model_dump(mode="json", by_alias=True))
+            runs.put_json(layout.trial_key(spec.ref, "trial.json"), shown)
             told = spec.index in explained or any(runs.find_bytes(layout.trial_key(spec.ref, name)) for name in _TOLD)
             if failure is not None and not told:
                 runs.put_model(layout.trial_key(spec.ref, "failure.json"), failure)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from stepbench.errors import LocalEnvironmentError, StepbenchError, harmless
+from stepbench.wire.http1.whole_calls import LimitedHandler, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -247,9 +248,9 @@ def fetch_direct(url: str, timeout_s: float) -> tuple[int, bytes]:
     Raises:
         OSError: no answer, none that is HTTP, or a refusal (urllib's errors are kinds of it).
     """
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), LimitedHandler)
     try:
-        with opener.open(url, timeout=timeout_s) as answer:
+        with within(timeout_s), opener.open(url, timeout=timeout_s) as answer:
             return answer.status, answer.read()
     except http.client.HTTPException as error:
         message = f"{url}: {error}"

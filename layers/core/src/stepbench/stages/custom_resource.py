@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from stepbench.contracts.custom_resource import CustomResourceAnswer
+from stepbench.wire.http1.whole_calls import LimitedHandler, within
 
 if TYPE_CHECKING:
     from stepbench.contracts.custom_resource import CustomResourceRequest
@@ -71,5 +72,6 @@ def put_answer(url: str, body: bytes) -> None:
         OSError: it could not be delivered.
     """
     request = urllib.request.Request(url, body, {"Content-Type": ""}, method="PUT")  # noqa: S310 -- `is_of_cloudformation`
-    with urllib.request.urlopen(request, timeout=_ANSWER_LIMIT_S):  # noqa: S310
+    opener = urllib.request.build_opener(LimitedHandler)
+    with within(_ANSWER_LIMIT_S), opener.open(request, timeout=_ANSWER_LIMIT_S):
         pass

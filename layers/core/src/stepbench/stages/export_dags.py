@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench.analysis.dataflow.executions import ExecutionTasks
 from stepbench.analysis.dataflow.parts import task_parts
 from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
+from stepbench.dataflow.sources import shown_dags
 from stepbench.records.formats.dag_parquet import EXECUTIONS_FILE, FILES, OBJECTS_FILE, TASKS_FILE, DagFileWriter
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import StoredTasks, read_dag_ends
@@ -76,7 +77,7 @@ def _metadata(spec: TrialSpec) -> dict[str, str]:
         "trial": str(spec.index),
         "name": spec.name,
         "store": spec.offered.target.store,
-        "dags": json.dumps([dag.model_dump(mode="json") for dag in spec.offered.dags]),
+        "dags": json.dumps([dag.model_dump(mode="json") for dag in shown_dags(spec.offered.dags)]),
     }
 
 

@@ -6,9 +6,10 @@ It is apart from the functions that run tasks, whose sandboxes would be warm fro
 
 from __future__ import annotations
 
+import ssl
 import urllib.request
 from functools import partial
-from http.client import HTTPException
+from http.client import HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.parse import urlsplit
@@ -16,10 +17,14 @@ from urllib.parse import urlsplit
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.dataflow_rows import MakeInputOutput
+from stepbench.contracts.endpoint import file_problem, forbidden_name
 from stepbench.dataflow.application import ApplicationError, find_maker
-from stepbench.errors import PlanError, Problem, TargetUnavailableError
+from stepbench.dataflow.sources import source_problem
+from stepbench.errors import PlanError, Problem, TargetUnavailableError, harmless
 from stepbench.records.storage import layout
 from stepbench.stages.target_driver import refuse_if_cancelled
+from stepbench.wire.http1.blocking import dial, secure
+from stepbench.wire.http1.whole_calls import LimitedConnection, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +35,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow_rows import MakeInputInput
     from stepbench.stages.services import Services
 
-DOWNLOAD_LIMIT_S = 300
+CONNECT_S, DOWNLOAD_LIMIT_S = 10, 300
+"""To connect to an address; and to have a whole file, with all redirections."""
 MOST_INPUT_BYTES = 512 * 2**20
 
 
@@ -66,14 +72,35 @@ def _kept(key: str, make: Callable[[], bytes], services: Services) -> int:
 
 
 class OnlyHttps(urllib.request.HTTPRedirectHandler):
-    """Follows a redirection to https alone, as the plan's own source has to be: no way leads into the network here."""
+    """Follows a redirection to what a plan might have named itself: no way leads into the network here."""
 
     def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Request | None:  # noqa: ANN401, PLR0913, PLR0917, RUF100 -- urllib's own
-        """Return the next request. Raises URLError: it would not be by https."""
-        if urlsplit(newurl).scheme != "https":
-            message = f"it leads to {newurl}, which is not https"
+        """Return the next request. Raises URLError: it would not be by https, or to an address that is refused."""
+        problem = "is not https" if urlsplit(newurl).scheme != "https" else file_problem(newurl)
+        if problem:
+            message = f"it leads to {newurl}, which {problem}"
             raise URLError(message)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class _JudgedConnection(LimitedConnection, HTTPSConnection):
+    """Resolves its host once, and connects to an address that was judged, in the name of the host."""
+
+    def connect(self) -> None:
+        """Connect. Raises OSError."""
+        connected = dial(self.host, self.port, lambda: CONNECT_S, forbidden_name)
+        connected.settimeout(CONNECT_S)
+        self.sock = secure(connected, self.host, ssl.create_default_context())
+        self.sock.settimeout(DOWNLOAD_LIMIT_S)
+        self._note()
+
+
+class _JudgedHttps(urllib.request.HTTPSHandler):
+    """Opens https by `_JudgedConnection`."""
+
+    def https_open(self, req: Request) -> Any:  # noqa: ANN401 -- urllib's
+        """Open."""
+        return self.do_open(_JudgedConnection, req)
 
 
 def _input(dag: str, given: DagInput, services: Services) -> bytes:
@@ -87,13 +114,17 @@ def _input(dag: str, given: DagInput, services: Services) -> bytes:
 
 
 def _fetched(path: str, source: str, services: Services) -> bytes:
-    """Return a file that a plan names at a path; one of S3 has to be in a bucket that the function may read."""
+    """Return a file that a plan names at a path, if this stack fetches it; no message repeats a query."""
+    if problem := source_problem(path, source, services.settings):
+        raise PlanError([problem])
     parts = urlsplit(source)
     try:
         found = _from_s3(parts, services) if parts.scheme == "s3" else _from_web(source)
     except (OSError, HTTPException, ClientError, BotoCoreError) as error:
-        message = f"{path}: the file cannot be had from {source}: {error}"
-        raise TargetUnavailableError(message) from error
+        message = harmless(f"{path}: the file cannot be had from {source}: {error}")
+        raise TargetUnavailableError(
+            message
+        ) from None  # whose own text has the query, too, and would be logged with it
     if len(found) > MOST_INPUT_BYTES:
         message, remedy = f"is larger than {MOST_INPUT_BYTES:,} bytes", "Use a smaller file."
         raise PlanError([Problem(path, source, message, remedy)])
@@ -108,7 +139,8 @@ def _from_s3(parts: SplitResult, services: Services) -> bytes:
 
 def _from_web(source: str) -> bytes:
     """Return a file. Raises OSError or HTTPException: it cannot be had, or has ended before its announced length."""
-    with urllib.request.build_opener(OnlyHttps).open(source, timeout=DOWNLOAD_LIMIT_S) as answer:
+    opener = urllib.request.build_opener(OnlyHttps, _JudgedHttps)
+    with within(DOWNLOAD_LIMIT_S), opener.open(source) as answer:
         found: bytes = answer.read(MOST_INPUT_BYTES + 1)
         announced = int(answer.headers["content-length"] or 0)
     if len(found) < min(announced, MOST_INPUT_BYTES):

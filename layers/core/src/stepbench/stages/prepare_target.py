@@ -16,6 +16,7 @@ from stepbench.contracts.served import Served
 from stepbench.contracts.target import DynamoDbTarget, S3Target
 from stepbench.contracts.tasks import InputToMake, Made, PrepareTargetInput, PrepareTargetOutput
 from stepbench.contracts.transfer import TransferTrial
+from stepbench.drivers.preload import PRELOAD_FOR_S
 from stepbench.drivers.protocol import Substituted
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
@@ -46,6 +47,8 @@ READY_LIMIT_S = 120
 DELIVERY_LIMIT_S = 600
 """A new S3 notification or event source mapping may take minutes to act on AWS."""
 EMULATED_DELIVERY_LIMIT_S = 120
+PREPARE_LIMIT_S = PRELOAD_FOR_S + 120
+"""For all that is made and written before the load; the function has 15 minutes."""
 POLL_S = 1.0
 LOOK_S = 2.0
 WATCH_LANES = (0, 1)
@@ -80,7 +83,7 @@ def prepare_target(
         refuse_if_cancelled(spec.tag, services)  # after `made`: a sweeper has set the one before it looks for the other
         made = Made(target=target, execution_arn=task.execution_arn, names=opened.driver.belongings())
         services.runs.put_model(layout.trial_key(task.ref, "made.json"), made)
-        opened.run(_prepare(spec, opened.driver, services))
+        opened.run(_prepare(spec, opened.driver, services), PREPARE_LIMIT_S)
         undo_if_cancelled(spec, opened, services)
         _remove_left(target, services, build)
         _await_ready(spec, opened, services)

@@ -30,6 +30,7 @@ from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.transfer.contents import digest_of, pieces
 from stepbench.transfer.digest import MIB
 from stepbench.transfer.files import digest_path, file_path, manifest_key, stored_digests
+from stepbench.wire.http1.boto import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
@@ -174,7 +175,7 @@ def _seed_file(plan: TransferTrial, services: Services, file: File, damaged: Con
 def _client_of(endpoint: str, region: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
     """Return a client for another server than the stack's S3."""
     addressed = Config(s3={"addressing_style": "path"}, retries={"mode": "standard", "max_attempts": 5})
-    return boto3.client("s3", endpoint_url=endpoint, region_name=region, config=addressed)
+    return bounded(boto3.client("s3", endpoint_url=endpoint, region_name=region, config=addressed))
 
 
 def _make_bucket(client: Any, bucket: str) -> None:  # noqa: ANN401 -- as above

@@ -40,15 +40,24 @@ ONE_LOOK_LIMIT_S, EMULATED_ONE_LOOK_LIMIT_S = 10.0, 3.0
 """A store that has not answered an earlier trial of the run has so long to show that it is back."""
 
 
+STEP_LIMIT_S = 120.0
+"""For each step of a driver, whose every request has a limit of its own: servers have ways to ask for one more."""
+
+
 class OpenDriver(NamedTuple):
     """A connected driver, and the event loop on which its coroutines run, one at a time."""
 
     driver: Driver
     runner: asyncio.Runner
 
-    def run(self, step: Coroutine[Any, Any, T]) -> T:
-        """Run a step and return its result. Between steps the caller may sleep by its own clock."""
-        return self.runner.run(step)
+    def run(self, step: Coroutine[Any, Any, T], limit_s: float = STEP_LIMIT_S) -> T:
+        """
+        Run a step and return its result. Between steps the caller may sleep by its own clock.
+
+        Raises:
+            TargetUnavailableError: the step raised it, or has not ended within `limit_s`.
+        """
+        return self.runner.run(_within(limit_s, step))
 
 
 @contextmanager
@@ -70,20 +79,20 @@ def open_driver(
     with asyncio.Runner() as runner:
         driver = (build or build_driver)(spec, services.settings, services.clock)
         try:
-            runner.run(_within(limit_s, driver.open(), spec, services))
+            runner.run(_within(STEP_LIMIT_S if limit_s is None else limit_s, driver.open()))
             yield OpenDriver(driver, runner)
         finally:
             runner.run(driver.close())
 
 
-async def _within(limit_s: float | None, step: Coroutine[Any, Any, T], spec: TrialSpec, services: Services) -> T:
-    if limit_s is None:
-        return await step
+async def _within(limit_s: float, step: Coroutine[Any, Any, T]) -> T:
     try:
-        async with asyncio.timeout(limit_s):
+        async with asyncio.timeout(limit_s) as limit:
             return await step
     except TimeoutError as error:
-        message = f"{lease_target(spec, services.settings)}: no answer within {limit_s:g} s"
+        if not limit.expired():
+            raise
+        message = f"the store has not answered in full within {limit_s:g} s"
         raise TargetUnavailableError(message) from error
 
 
@@ -127,7 +136,7 @@ def _open_answering(
     """Open the driver, which `stack` closes, and see that the store answers: `open` of some asks for nothing."""
     with ExitStack() as attempt:
         opened = attempt.enter_context(open_driver(spec, services, build, limit_s))
-        opened.run(_within(limit_s, opened.driver.ready(), spec, services))
+        opened.run(opened.driver.ready(), STEP_LIMIT_S if limit_s is None else limit_s)
         stack.enter_context(attempt.pop_all())
     return opened
 

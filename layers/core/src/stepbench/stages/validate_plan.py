@@ -10,6 +10,7 @@ from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.contracts.target import configures
 from stepbench.contracts.transfer import TransferTrial
 from stepbench.costs import budgeted, estimate
+from stepbench.dataflow.sources import named_sources, source_problem, without_queries
 from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.planning import check_budget, check_models, expand, expanded, require_servers
 from stepbench.planning.requests import parse_request, requested_plan
@@ -63,7 +64,8 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
         message = f"run {task.run_id} is {known.state} already, and what it has stored stays; start one of another name"
         raise RunEndedError(message)
     specs = expand(plan, task.run_id, _overheads(services.settings).assumed)
-    services.runs.put_model(layout.run_key(task.run_id, "plan.json"), plan)
+    shown = without_queries(plan.model_dump(mode="json", by_alias=True))
+    services.runs.put_json(layout.run_key(task.run_id, "plan.json"), shown)  # of which reports are made
     services.runs.put_model(layout.run_key(task.run_id, "request.json"), request)
     planned = tuple(_store(spec, services) for spec in specs)
     estimate_usd = sum(spec.estimate_usd for spec in specs)
@@ -122,7 +124,7 @@ def _stack_problems(plan: Plan, settings: Settings) -> Iterator[Problem]:
     """Yield what the stack lacks for a trial, or does not permit: the trial would find out after it has begun."""
     for trial in expanded(plan):
         at, target = f"trials[{trial.source}]", trial.plan.target
-        if target.endpoint is not None and not (settings.allow_custom_endpoints or settings.emulator):
+        if target.endpoint is not None and not settings.permits_addresses:
             remedy = "Remove it to use the stack's own store, or deploy with AllowCustomEndpoints=true."
             yield Problem(f"{at}.target.endpoint", f'"{target.endpoint}"', "is not permitted on this stack", remedy)
         if target.receiver == "CheckClock" and not settings.check_clock_function_arn:
@@ -161,6 +163,9 @@ def _dataflow_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator
     if isinstance(trial, TransferTrial):
         return
     for place, dag in enumerate(trial.dags):
+        for path, source in named_sources(dag):
+            if problem := source_problem(f"{at}.dags[{place}].{path}", source, settings):
+                yield problem
         for number, stage in enumerate(dag.stages):
             found = f"{at}.dags[{place}].stages[{number}]"
             if settings.applications == "off" and stage.function != "RunTask":

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from stepbench.contracts.endpoint import forbidden_address
+from stepbench.contracts.endpoint import forbidden_name
 from stepbench.errors import PlanError, Problem, StepbenchError, TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import is_lasting
 
@@ -56,11 +56,11 @@ def endpoint_error(value: str | None, message: str, remedy: str) -> PlanError:
 
 async def resolve(endpoint: Endpoint) -> str:
     """
-    Return the numeric address to connect to, checked; IPv4 first.
+    Return the numeric address to connect to, IPv4 first, once all that the name has are judged.
 
     Raises:
         TargetUnavailableError: the name has no address now; TargetUnreachableError: there is no such name.
-        PlanError: it has one that is never allowed.
+        PlanError: it has one that is never allowed, beside whatever others.
     """
     try:
         async with asyncio.timeout(RESOLVE_LIMIT_S):
@@ -68,10 +68,9 @@ async def resolve(endpoint: Endpoint) -> str:
     except OSError as error:
         message = f"{endpoint.host} has no address: {error or 'no answer from the name server'}"
         raise (TargetUnreachableError if is_lasting(error) else TargetUnavailableError)(message) from error
-    address = str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
-    if refusal := forbidden_address(address):
+    if refusal := forbidden_name(endpoint.host, (str(entry[4][0]) for entry in found)):
         raise endpoint_error(endpoint.host, refusal, "Name the store's own address.")
-    return address
+    return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
 
 
 class AddressBook:

@@ -1,7 +1,7 @@
 """
 Connecting by TCP, with TLS where it is asked for, each timed by itself; protocols begin with the connection.
 
-A name is no way round the ban on metadata services: every address is checked before it is connected to.
+A name is no way round the ban on metadata services: all its addresses are judged before one is connected to.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from stepbench.contracts.endpoint import forbidden_address
+from stepbench.contracts.endpoint import forbidden_name
 from stepbench.wire.tls import TlsSession
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ async def connect_tcp(host: str, port: int, found: ResolvedAddresses | None = No
         found: what `find_addresses` has returned, for a caller whose time must not hold that.
 
     Raises:
-        OSError: none of them answers, or may be asked.
+        OSError: none of them answers, or one of them is never to be asked.
     """
     loop = asyncio.get_running_loop()
     problem: OSError | None = None
-    for family, _, _, _, address in found or await find_addresses(host, port):
-        if reason := forbidden_address(str(address[0])):  # a harmless name may resolve to the metadata service
-            problem = ConnectionRefusedError(f"{host} {reason}")
-            continue
+    found = found or await find_addresses(host, port)
+    if reason := forbidden_name(host, (str(address[0]) for *_, address in found)):
+        raise ConnectionRefusedError(reason)
+    for family, _, _, _, address in found:
         connected = socket.socket(family, socket.SOCK_STREAM)
         try:
             connected.setblocking(False)  # noqa: FBT003 -- the standard library's

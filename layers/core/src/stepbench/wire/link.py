@@ -23,7 +23,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from stepbench.errors import StepbenchError, TargetUnavailableError, TargetUnreachableError
-from stepbench.model.errors import CONNECTION_CLOSED, NO_ANSWER, WITHDRAWN, connect_error, driver_error, is_lasting
+from stepbench.model.errors import (
+    CONNECTION_CLOSED,
+    NO_ANSWER,
+    TIMEOUT,
+    WITHDRAWN,
+    connect_error,
+    driver_error,
+    is_lasting,
+)
 from stepbench.model.result import Outcome, Result
 from stepbench.wire.socket import OutgoingBytes
 
@@ -51,6 +59,8 @@ ConnectionT = TypeVar("ConnectionT", bound=Closable)
 ConnectionT_co = TypeVar("ConnectionT_co", bound=Closable, covariant=True)
 
 _DIALLED_AT_ONCE = 32
+OPEN_LIMIT_S = 60.0
+"""For all connections that are made ahead; those that have not been begun by then are made when they are needed."""
 
 
 class Link(Generic[ConnectionT_co]):
@@ -164,9 +174,11 @@ class Links(dict[KeyT, Link[ConnectionT]]):
         """
         turns = asyncio.Semaphore(_DIALLED_AT_ONCE)
 
+        until_s = asyncio.get_running_loop().time() + OPEN_LIMIT_S
+
         async def reach(link: Link[ConnectionT]) -> ConnectionT | str:
             async with turns:
-                return await link.reach()
+                return TIMEOUT if asyncio.get_running_loop().time() > until_s else await link.reach()
 
         links = [self[key] for key in keys]
         reached = await asyncio.gather(*map(reach, links))

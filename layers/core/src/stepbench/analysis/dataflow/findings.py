@@ -13,6 +13,7 @@ from stepbench.analysis.dataflow.marks import tuning_marks
 from stepbench.analysis.dataflow.windows import WindowTally
 from stepbench.contracts.dataflow_drawn import DrawnDataflow
 from stepbench.contracts.dataflow_result import DataflowFindings
+from stepbench.dataflow.sources import shown_dags
 from stepbench.workload.expected_mix import expected_mix
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def find_dataflow(
     for execution in executions:
         pass_.add(execution, ExecutionTasks(execution.dag, records.tasks.of(execution.event)))
     findings = DataflowFindings(
-        dags=spec.offered.dags,
+        dags=shown_dags(spec.offered.dags),
         executions=pass_.executions.result(),
         objects=pass_.objects.result(),
         expected=tuple(expected_mix(dag) for dag in spec.offered.dags),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.error import HTTPError
 
 from stepbench.errors import TargetUnavailableError
+from stepbench.wire.http1.whole_calls import LimitedHandler, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +29,8 @@ COMMAND_S, RESTART_S = 60.0, 200.0
 DELIVERY_S = 30
 """Until then a command has begun, or never will (AWS takes no less): it could come while another trial measures."""
 _POLL_S = 0.5
+_MOST_BYTES = 65_536
+"""Of an answer."""
 _UNFINISHED = frozenset({"Pending", "InProgress", "Delayed", "Cancelling"})
 
 
@@ -72,7 +75,7 @@ class LocalControl:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), LimitedHandler)
 
     async def nodetool(self, *arguments: str) -> None:
         """See `NodeControl`."""
@@ -86,11 +89,11 @@ class LocalControl:
     def _post(self, path: str, asked: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         request = urllib.request.Request(self._url + path, json.dumps(asked).encode(), method="POST")  # noqa: S310 -- ours
         try:
-            with self._opener.open(request, timeout=limit_s) as answer:
-                found: dict[str, Any] = json.loads(answer.read())
+            with within(limit_s), self._opener.open(request, timeout=limit_s) as answer:
+                found: dict[str, Any] = json.loads(answer.read(_MOST_BYTES))
                 return found
         except HTTPError as error:
-            message = f"Cassandra's control at {self._url}{path}: {error.read().decode(errors='replace')}"
+            message = f"Cassandra's control at {self._url}{path}: {error.read(_MOST_BYTES).decode(errors='replace')}"
             raise TargetUnavailableError(message) from error
         except (OSError, ValueError) as error:
             message = f"Cassandra's control at {self._url}{path}: {error}"
@@ -156,5 +159,7 @@ def _systems_manager(region: str) -> Any:  # noqa: ANN401 -- boto3 clients have 
     import boto3  # noqa: PLC0415 -- no measured path waits for it
     from botocore.config import Config  # noqa: PLC0415 -- as above
 
+    from stepbench.wire.http1.boto import bounded  # noqa: PLC0415 -- as above
+
     bounds = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "max_attempts": 3})
-    return boto3.client("ssm", region_name=region, config=bounds)
+    return bounded(boto3.client("ssm", region_name=region, config=bounds))

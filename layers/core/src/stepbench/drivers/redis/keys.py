@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stepbench.wire.resp.connection import RespAnswer, RespConnection
 
 CLEAR_LIMIT_S = 20.0
+FIND_LIMIT_S = 60.0
 _SCANNED_AT_ONCE = 10_000
 """Some 2 ms of the server's one thread."""
 
@@ -117,7 +118,11 @@ class RedisKeys:
 
     async def _scan(self, node: Node) -> set[bytes]:
         connection, cursor, found = await self._connection(node), b"", set[bytes]()
+        until_ns = self._clock.now_ns() + int(FIND_LIMIT_S * 1e9)
         while cursor != b"0":
+            if self._clock.now_ns() >= until_ns:
+                message = f"{describe(node)}: its keys have no end, or none within {FIND_LIMIT_S:g} s"
+                raise TargetUnavailableError(message)
             cursor, keys = await self._scan_on(connection, node, cursor or b"0")
             found.update(keys)
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _CLEARED_FOR_NS = 20_000_000_000
 """No new page is started after so long in one call; a page's requests take some seconds at most."""
+
+
+_LISTED_FOR_S = 120.0
 
 
 class ObjectVersion(NamedTuple):
@@ -41,7 +45,12 @@ class ObjectVersions:
     async def pages(self, prefix: str = "") -> AsyncIterator[list[ObjectVersion]]:
         """Yield all, up to 1,000 at a time; with a longer prefix, of those only."""
         place: dict[str, str] | None = {}
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + _LISTED_FOR_S
         while place is not None:
+            if loop.time() >= until_s:
+                message = f"bucket {self._bucket}: the list of its objects has no end, or none in {_LISTED_FOR_S:g} s"
+                raise TargetUnavailableError(message)
             page, place = await self._page(prefix or self._prefix, place)
             yield page
 

@@ -13,6 +13,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.httpsession import URLLib3Session
 
 from stepbench.local.stack import API_URL, StackError, emulator_session
+from stepbench.wire.http1.boto import WholeSession
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +48,8 @@ class Upstream:
         self._host = _emulated_host(self.url, endpoint) if endpoint else urlsplit(self.url).netloc
         # An emulator is on loopback, which no proxy of the user's reaches.
         proxies: dict[str, str] = {} if endpoint else getproxies()
-        self._http = URLLib3Session(timeout=TIMEOUT_S, max_pool_connections=CONNECTIONS, proxies=proxies)
+        session = URLLib3Session(timeout=TIMEOUT_S, max_pool_connections=CONNECTIONS, proxies=proxies)
+        self._http = WholeSession(session, TIMEOUT_S)
 
     def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """

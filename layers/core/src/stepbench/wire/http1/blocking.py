@@ -27,7 +27,9 @@ from stepbench.wire.http1.sigv4 import Credentials, Form, Signer
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    FindProblem = Callable[[str, Iterable[str]], str | None]
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _RECEIVE_BYTES = 65_536
@@ -191,7 +193,7 @@ class BlockingClient:
 
 
 def dial(
-    host: str, port: int, limit_s: Callable[[], float], problem_of: Callable[[str], str | None] = lambda _address: None
+    host: str, port: int, limit_s: Callable[[], float], problem_of: FindProblem = lambda _host, _addresses: None
 ) -> socket.socket:
     """
     Connect as `socket.create_connection`, which would give each of S3's eight addresses its time.
@@ -200,16 +202,16 @@ def dial(
         host: a name or an address.
         port: of TCP.
         limit_s: for the next address, in seconds.
-        problem_of: tells of a numeric address why it may not be connected to; None: it may.
+        problem_of: tells of a host with its numeric addresses why it may not be connected to; None: it may.
 
     Raises:
-        OSError: the last address's problem.
+        OSError: the last address's problem, or one of them is never to be asked.
     """
     problem = OSError("the name has no address")
-    for *kind, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        if reason := problem_of(str(address[0])):
-            problem = ConnectionRefusedError(f"{host} {reason}")
-            continue
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if reason := problem_of(host, (str(address[0]) for *_, address in found)):
+        raise ConnectionRefusedError(reason)
+    for *kind, _, address in found:
         connection = socket.socket(*kind)
         try:
             connection.settimeout(limit_s())

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from stepbench.contracts.endpoint import forbidden_address
+from stepbench.contracts.endpoint import forbidden_name
 from stepbench.wire.http1.blocking import DEFAULT_PORTS, dial, error_code, secure
 from stepbench.wire.http1.messages import MalformedHttpError, parse_answer, parse_head
 
@@ -76,10 +77,6 @@ class Download:
             raise DownloadRefusedError(self._refusal(head.status, received))
         return head, received[head.body_at :]
 
-    def limit(self, each_s: float) -> None:
-        """Have each call wait so long at most; TimeoutError then."""
-        self._socket.settimeout(each_s)
-
     def interrupt(self) -> None:
         """End the connection; a thread that waits for the peer goes on at once, as if the peer had closed."""
         with contextlib.suppress(OSError):
@@ -121,7 +118,7 @@ def connect(server: HttpServer, context: ssl.SSLContext | None = None, *, link_l
     Raises:
         OSError: nobody is there, or nobody whom we trust.
     """
-    connected = dial(server.host, server.port, lambda: CONNECT_S, _anything if link_local else forbidden_address)
+    connected = dial(server.host, server.port, lambda: CONNECT_S, _anything if link_local else forbidden_name)
     if context is not None:
         connected.settimeout(CONNECT_S)
         connected = secure(connected, server.host, context)
@@ -134,12 +131,13 @@ def fetch(url: str, limit_s: float, most_bytes: int = 65_536) -> bytes:
     Return the body of a small answer from a link-local service of the platform itself, over plain HTTP.
 
     Raises:
-        OSError, MalformedHttpError, DownloadRefusedError: there is none in `limit_s` for each piece of it.
+        OSError, MalformedHttpError, DownloadRefusedError: there is none in `limit_s`, from the connection on.
     """
     server = HttpServer.of(url)
     download = connect(server, link_local=True)
+    timer = threading.Timer(limit_s, download.interrupt)  # a limit on the socket would be of each piece
+    timer.start()
     try:
-        download.limit(limit_s)
         path = url.partition("://")[2].partition("/")[2]
         download.send(f"GET /{path} HTTP/1.1\r\nhost: {server.authority}\r\nconnection: close\r\n\r\n".encode())
         head, body = download.answer(200)
@@ -148,10 +146,14 @@ def fetch(url: str, limit_s: float, most_bytes: int = 65_536) -> bytes:
             if not (count := download.receive_into(more)):
                 break
             body += more[:count]
+        if timer.finished.is_set():
+            message = f"no whole answer within {limit_s:g} s"
+            raise TimeoutError(message)
         return body
     finally:
+        timer.cancel()
         download.close()
 
 
-def _anything(_address: str) -> None:
-    """Find no problem with an address."""
+def _anything(_host: str, _addresses: object) -> None:
+    """Find no problem with a host."""

@@ -1,0 +1,181 @@
+"""
+What boto3 lacks for servers that a plan may name: an end in total, a bound on answers, addresses that were judged.
+
+boto3's read time-out is of each receipt, its answers have any length, and it resolves names itself, so that a name
+server could give it another address than the one that was judged before.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from botocore.awsrequest import (
+    AWSHTTPConnection,
+    AWSHTTPConnectionPool,
+    AWSHTTPSConnection,
+    AWSHTTPSConnectionPool,
+    AWSResponse,
+)
+from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+
+from stepbench.contracts.endpoint import forbidden_name
+from stepbench.wire.http1.whole_calls import LimitedConnection, within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from botocore.awsrequest import AWSPreparedRequest
+    from botocore.httpsession import URLLib3Session
+
+    from stepbench.wire.http1.whole_calls import CallLimit
+
+ClientT = TypeVar("ClientT")
+
+MOST_ANSWER_BYTES = 32 * 2**20
+"""Of a control-plane answer: the largest of AWS's, a page of an execution's history, has some 25 MB."""
+_SLOWEST_BYTES_PER_S = 2**20
+"""A payload that is sent, or read as a stream, has a second more for so many bytes."""
+
+
+def bounded(client: ClientT, most_bytes: int = MOST_ANSWER_BYTES) -> ClientT:
+    """
+    Return a boto3 client, each of whose attempts ends in total within the time-outs of its configuration, added up.
+
+    Args:
+        client: just made.
+        most_bytes: of an answer that is no stream; a larger one is an error of the connection.
+    """
+    of_botocore: Any = client
+    endpoint, config = of_botocore._endpoint, of_botocore.meta.config  # noqa: SLF001 -- by its interface it takes no session
+    endpoint.http_session = WholeSession(
+        endpoint.http_session, config.connect_timeout + config.read_timeout, most_bytes
+    )
+    return client
+
+
+class WholeSession:
+    """
+    A session of botocore's whose answers are whole, or streams, within a time; it takes the given one's place.
+
+    Args:
+        session: what sends; its connections become judged ones.
+        limit_s: for a request and its answer, a payload's own time apart.
+        most_bytes: see `bounded`.
+    """
+
+    def __init__(self, session: URLLib3Session, limit_s: float, most_bytes: int = MOST_ANSWER_BYTES) -> None:
+        self._session: Any = session
+        self._session._pool_classes_by_scheme = self._session._manager.pool_classes_by_scheme = _POOLS  # noqa: SLF001
+        self._limit_s = limit_s
+        self._most_bytes = most_bytes
+
+    def send(self, request: AWSPreparedRequest) -> AWSResponse:
+        """Send a request, and return its answer. Raises what `URLLib3Session.send` does."""
+        is_stream, request.stream_output = request.stream_output, True  # else it would read all that comes
+        limit_s = self._limit_s + int(request.headers.get("content-length") or 0) / _SLOWEST_BYTES_PER_S
+        try:
+            with within(limit_s) as limit:
+                answer = self._session.send(request)
+                raw = self._stream(answer, limit) if is_stream else _Body(_read(answer.raw, self._most_bytes))
+        except TimeoutError as error:
+            raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
+        except HTTPError as error:
+            raise ConnectionClosedError(endpoint_url=request.url, error=error) from error
+        return AWSResponse(request.url, answer.status_code, answer.headers, raw)
+
+    def close(self) -> None:
+        """End the connections that rest."""
+        self._session.close()
+
+    def _stream(self, answer: AWSResponse, limit: CallLimit) -> _Stream:
+        length = int(answer.headers.get("content-length") or 0)
+        return _Stream(answer.raw, limit.socket, self._limit_s + length / _SLOWEST_BYTES_PER_S)
+
+
+def _read(raw: Any, most_bytes: int) -> bytes:  # noqa: ANN401 -- urllib3's answer
+    body = bytearray()
+    for piece in raw.stream():
+        body += piece
+        if len(body) > most_bytes:
+            raw.close()
+            raise HTTPClientError(error=f"the answer has more than {most_bytes:,} bytes")
+    return bytes(body)
+
+
+class _Body(io.BytesIO):
+    """A body that has been read, as `AWSResponse` wants it."""
+
+    def stream(self) -> Iterator[bytes]:
+        """Yield it."""
+        yield self.getvalue()
+
+
+class _Stream:
+    """A body that its reader takes piece by piece; each call to `read` ends in total."""
+
+    def __init__(self, raw: Any, connected: socket.socket | None, limit_s: float) -> None:  # noqa: ANN401 -- urllib3's
+        self._raw = raw
+        self._connected = connected
+        self._limit_s = limit_s
+
+    def read(self, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401 -- urllib3's
+        """Read as `urllib3.HTTPResponse` does. Raises ReadTimeoutError, and what that does."""
+        try:
+            with within(self._limit_s) as limit:
+                limit.use(self._connected)
+                found: bytes = self._raw.read(*args, **kwargs)
+                return found
+        except TimeoutError as error:
+            raise ReadTimeoutError(endpoint_url="of the stream", error=error) from error
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- the rest is urllib3's
+        return getattr(self._raw, name)
+
+
+class ForbiddenAddressError(Exception):
+    """The name leads to an address that is never connected to."""
+
+
+class _Judged(LimitedConnection):
+    """Resolves its host once, and connects to an address that was judged; TLS goes on to speak to the name."""
+
+    def _new_conn(self) -> socket.socket:
+        host = self._dns_host  # type: ignore[has-type]
+        found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        if reason := forbidden_name(host, addresses):
+            raise ForbiddenAddressError(reason)
+        try:
+            for self._dns_host in addresses:
+                try:
+                    connected: socket.socket = super()._new_conn()  # type: ignore[misc]
+                except (NewConnectionError, ConnectTimeoutError):
+                    if self._dns_host == addresses[-1] or self.is_late:
+                        raise
+                else:
+                    return connected
+        finally:
+            self._dns_host = host
+        raise socket.gaierror(socket.EAI_NONAME, "the name has no address")
+
+
+class _HttpConnection(_Judged, AWSHTTPConnection):
+    """Plain."""
+
+
+class _HttpsConnection(_Judged, AWSHTTPSConnection):
+    """With TLS."""
+
+
+class _HttpPool(AWSHTTPConnectionPool):
+    ConnectionCls = _HttpConnection
+
+
+class _HttpsPool(AWSHTTPSConnectionPool):
+    ConnectionCls = _HttpsConnection
+
+
+_POOLS = {"http": _HttpPool, "https": _HttpsPool}
