@@ -482,6 +482,7 @@ def test_a_receiver_gives_up_before_its_function_does(name: str) -> None:
         "SeedFiles": {"ReadTrial", "WriteItems"},
         "RefreshSandboxes": set(),
         "RunTransfer": {"RunTransfer"},
+        **dict.fromkeys(("MakeInput", "MakeVideoInput", "MakeLearningInput"), {"MakeInput"}),
         "CheckPrecision": {"ReadTrial", "WriteDocuments", "WriteItems"},
         "MeasureUtilisation": {"ReadTrial", "WriteDocuments"},
         "AwaitArrivals": {"ReadTrial"},
@@ -500,6 +501,16 @@ def test_a_function_may_do_what_its_stage_does(function: str, policies: set[str]
     """They are read off the stages: one more is a right too many, one less fails on AWS only."""
     attached = {each["Ref"].removesuffix("Policy") for each in FUNCTIONS[function]["Policies"] if "Ref" in each}
     assert attached == policies
+
+
+def test_who_fetches_what_plans_name_reads_no_other_run_s_results() -> None:
+    """An `s3://` address of the results bucket would copy another team's report into one's own run."""
+    read = {
+        json.dumps(each["Resource"]) for each in statements(TEMPLATE["Resources"]["MakeInputPolicy"], "s3:GetObject")
+    }
+    trials, inputs = (f"${{ResultsBucket.Arn}}/runs/*/{name}" for name in ("trials/*/trial.json", "dags/*"))
+    files = "${FilesBucket.Arn}/*"
+    assert read == {json.dumps([{"Fn::Sub": trials}, {"Fn::Sub": inputs}]), json.dumps({"Fn::Sub": files})}
 
 
 def test_who_reports_datasets_sees_nothing_else_of_the_bucket() -> None:

@@ -48,6 +48,11 @@ def test_a_refusal_fits_an_executions_cause_and_counts_every_problem() -> None:
             "https://b/k?X-Amz-Credential=AKIA&X-Amz-Signature=abc",
             "https://b/k?(hidden)",
         ),
+        ("from https://h/f?sig=abc: 403", "from https://h/f?(hidden) 403"),
+        ('{"source": "s3://b/k?versionId=1", "a": 1}', '{"source": "s3://b/k?(hidden)", "a": 1}'),
+        ("https://token@h/f", "https://(hidden)@h/f"),
+        ("https://h/f?(hidden)", "https://h/f?(hidden)"),
+        ("https://h/f is that so?", "https://h/f is that so?"),
         ("aws_secret_access_key=abc", "aws_secret_access_key=(hidden)"),
         ("a%26password%3Dhunter2", "a%26password%3D(hidden)"),
         ("the password is wrong; set PostgresqlSecretArn", "the password is wrong; set PostgresqlSecretArn"),
@@ -65,7 +70,10 @@ def test_what_a_refusal_repeats_is_harmless(text: str, told: str) -> None:
         assert problem[place] == told
 
 
-@pytest.mark.parametrize("piece", ["x", "passw", "password", "password=", "//a:", "//", "a:", "token-", '"secret" '])
+@pytest.mark.parametrize(
+    "piece",
+    ["x", "passw", "password", "password=", "//a:", "//", "https://", "https://a?", "a:", "token-", '"secret" '],
+)
 def test_long_texts_are_looked_at_once(piece: str) -> None:
     """A plan of 250 kB of colons kept the API for minutes: what repeats without bound would not end here either."""
     text = f"//{piece * 50_000}"

@@ -20,7 +20,7 @@ from stepbench.drivers.preload import (
     preloads,
     write_each,
 )
-from stepbench.errors import TargetUnavailableError
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.model.result import Outcome
 from stepbench.testing.contracts.operations_subject import contents_of, operations_spec
 from stepbench.testing.contracts.trigger_subject import KEY_BYTES, VALUE_BYTES, contract_spec
@@ -207,6 +207,22 @@ def test_a_batch_that_is_refused_for_good_is_named_with_the_error() -> None:
     shelf = Shelf(FakeClock(), lambda _number, key: "AccessDenied" if key == first else "")
     with pytest.raises(TargetUnavailableError, match=f"{first[:60]}.*AccessDenied.*{2 * WAVE} are written"):
         shelf.fill()
+
+
+@pytest.mark.parametrize(("error", "kind"), [("timeout", TargetUnreachableError), ("53200", TargetUnavailableError)])
+def test_a_batch_that_takes_minutes_is_given_up(error: str, kind: type[TargetUnavailableError]) -> None:
+    """A Redis that left out a reply took 13 minutes to fail: six attempts of 30 s, four times."""
+    clock = FakeClock()
+    began_ns = clock.now_ns()
+
+    async def write(_records: Sequence[Request]) -> str:
+        await clock.sleep_async(30)
+        return error
+
+    with pytest.raises(TargetUnavailableError, match=error) as raised:
+        clock.run(preload_records(RECORDS_SPEC, write, clock, batch=BATCH, lanes=LANES))
+    assert type(raised.value) is kind  # the former is not retried by the machine
+    assert (clock.now_ns() - began_ns) / 1e9 < 61
 
 
 def test_a_retry_goes_on_in_the_wave_that_was_broken_off() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import traceback
 from typing import Any
 from urllib.error import URLError
 from urllib.request import OpenerDirector, Request
@@ -20,6 +21,9 @@ from stepbench.errors import PlanError, TargetUnavailableError, TrialCancelledEr
 from stepbench.records.storage import layout
 from stepbench.stages.make_input import OnlyHttps, make_input
 from stepbench.testing.fake_clock import FakeClock
+
+
+SECRET = "hunter2"
 
 
 class Bucket:
@@ -127,12 +131,49 @@ def test_a_cancelled_trial_makes_nothing() -> None:
         make(services, ref)
 
 
-@pytest.mark.parametrize("leads_to", ["http://169.254.169.254/latest", "ftp://files/digits.bin"])
-def test_a_file_that_leads_away_from_https_is_not_followed(leads_to: str) -> None:
+@pytest.mark.parametrize(
+    ("leads_to", "problem"),
+    [
+        ("http://169.254.169.254/latest", "not https"),
+        ("ftp://files/digits.bin", "not https"),
+        ("https://169.254.169.254/latest", "hands out credentials"),
+        ("https://user:secret@example.com/other.bin", "login"),
+    ],
+)
+def test_a_file_that_leads_to_what_a_plan_may_not_name_is_not_followed(leads_to: str, problem: str) -> None:
     """Whoever hands in a plan would have the function read what only it can reach."""
     asked = Request("https://example.com/digits.bin")
-    with pytest.raises(URLError, match="not https"):
+    with pytest.raises(URLError, match=problem):
         OnlyHttps().redirect_request(asked, None, 302, "Found", {}, leads_to)
     followed = OnlyHttps().redirect_request(asked, None, 302, "Found", {}, "https://example.com/other.bin")
     assert followed is not None
     assert followed.full_url == "https://example.com/other.bin"
+
+
+def test_of_s3_only_the_bucket_of_files_is_read() -> None:
+    """The function may read the results bucket, too: another team's run would be copied into one's own."""
+    services = MemoryServices(FakeClock(), {"s3": Bucket()}, files_bucket="files")
+    with pytest.raises(PlanError, match="is not in this stack's bucket of files, files"):
+        make(services, trial(services, source="s3://results/runs/theirs/report.html"))
+
+
+def test_a_stack_that_connects_to_no_servers_of_plans_fetches_none_of_their_files() -> None:
+    """It is the same connection, whether a store is asked or a file."""
+    services = MemoryServices()
+    with pytest.raises(PlanError, match="AllowCustomEndpoints=true"):
+        make(services, trial(services, source="https://example.com/digits.bin"))
+
+
+def test_what_is_told_of_a_signed_address_is_no_key_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cause goes to the report, to logs and to the execution's history, and so does what it was raised from."""
+
+    def refuse(_opener: object, url: str) -> None:
+        message = f"{url} is refused, and leads to {url}"
+        raise URLError(message)
+
+    monkeypatch.setattr(OpenerDirector, "open", refuse)
+    services = MemoryServices(allow_custom_endpoints=True)
+    ref = trial(services, source=f"https://example.com/f?sig={SECRET}")
+    with pytest.raises(TargetUnavailableError, match=r"https://example\.com/f") as raised:
+        make(services, ref)
+    assert SECRET not in "".join(traceback.format_exception(raised.value))

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.samples.dags import dataflow_trial
+from tests.samples.dags import dataflow_trial, stage
 from tests.samples.refusals import plan_of
 from tests.samples.services import MemoryServices
 from tests.unit.stages.test_await_turn import queue
@@ -144,6 +144,32 @@ def test_an_endpoint_is_refused_wherever_it_hides() -> None:
         ("trials[0].target.endpoint", '"http://minio.example.com:9000"'),
         ("trials[0].target.endpoint", '"http://ceph.example.com:9000"'),
     ]
+
+
+def with_source(source: str, **files: str) -> dict[str, Any]:
+    """Return a plan of one DAG that begins with a file, and whose stage has others."""
+    dag = {"name": "dag", "input": {"source": source}, "stages": [{**stage("a"), "files": files}]}
+    return {"name": "p", "trials": [dataflow_trial(dag)]}
+
+
+def test_files_are_refused_where_the_stack_does_not_fetch_them() -> None:
+    """Found out before anything is created, and by the rule that the function has that fetches them."""
+    plan = with_source("s3://results/runs/theirs/report.html", model="https://example.com/m?sig=HUNTER2")
+    with pytest.raises(PlanError) as refused:
+        validate_plan(task(plan), MemoryServices(files_bucket="files").services)
+    assert [(problem.path, problem.value) for problem in refused.value.problems] == [
+        ("trials[0].dags[0].input.source", "s3://results/runs/theirs/report.html"),
+        ("trials[0].dags[0].stages[0].files.model", "https://example.com/m?(hidden)"),
+    ]
+
+
+def test_of_a_signed_address_only_the_trial_has_the_query() -> None:
+    """Its plan goes into the report, and its function has to fetch the file."""
+    memory = MemoryServices(files_bucket="files", emulator="MiniStack")
+    validate_plan(task(with_source("s3://files/f", model="https://example.com/m?sig=HUNTER2")), memory.services)
+    holding = [key for key, body in memory.bucket.objects.items() if b"HUNTER2" in body]
+    assert [key.rpartition("/")[2] for key in holding] == ["trial.json"]
+    assert b"https://example.com/m?(hidden)" in memory.bucket.objects["runs/run-1/plan.json"]
 
 
 def test_a_store_that_nobody_runs_is_refused_before_anything_is_created() -> None:

@@ -44,6 +44,19 @@ async def test_an_address_of_a_metadata_service_is_never_connected_to() -> None:
         await resolve(Endpoint("", "0xa9fea9fe", 80, ""))
 
 
+@pytest.mark.parametrize("first", ["10.0.0.1", "169.254.169.254"])
+async def test_all_addresses_of_a_name_are_judged(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was judged would be a good one, and the next look-up's another."""
+    found = [first, "::ffff:0:a9fe:a9fe", "10.0.0.2"]
+
+    async def look_up(_loop: object, _host: str, port: int, **_options: object) -> list[tuple[Any, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", look_up)
+    with pytest.raises(PlanError, match=r"store\.test is the link-local"):
+        await resolve(Endpoint("", "store.test", 80, ""))
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names that are looked up, in order; of them `gone` has no address."""

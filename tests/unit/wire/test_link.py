@@ -226,3 +226,12 @@ async def test_a_request_that_is_abandoned_while_it_waits_for_a_connection_is_ne
     await link.reach()
     assert [(each.outcome, each.error) for each in told] == [(Outcome.FAILED, WITHDRAWN)]
     assert server.made[0].sent == []
+
+
+async def test_connections_ahead_end_in_total(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand, some at a time, each with five seconds of its own, would take minutes where nobody answers."""
+    monkeypatch.setattr("stepbench.wire.link.OPEN_LIMIT_S", -1.0)
+    links = Links(server.connect_key, FakeClock())
+    with pytest.raises(TargetUnavailableError, match="timeout"):
+        await links.open(range(100))
+    assert server.attempts == 0

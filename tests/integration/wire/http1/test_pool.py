@@ -172,9 +172,7 @@ async def test_a_refused_connection_was_never_sent() -> None:
 async def test_link_local_addresses_are_refused_after_the_name_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name in a plan may lead to the metadata service, whose answers hand out the role's credentials."""
     server = Server(answer_to)
-    monkeypatch.setattr(
-        "stepbench.wire.connect.forbidden_name", lambda host, addresses: f"{host} is {[*addresses][0]}, forbidden"
-    )
+    monkeypatch.setattr("stepbench.wire.connect.forbidden_name", lambda host, _addresses: f"{host} is forbidden")
     async with server.pool() as pool:
         found = await pool.exchange(b"x\r\n")
     assert found.error == "connect: ConnectionRefusedError"

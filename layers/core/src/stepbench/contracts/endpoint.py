@@ -21,9 +21,10 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 METADATA_NAMES = frozenset({"instance-data", "instance-data.ec2.internal", "metadata", "metadata.google.internal"})
 _METADATA_V6 = ipaddress.IPv6Network("fd00:ec2::/32")
-_LOW_32_BITS = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))
-"""IPv4-compatible, IPv4-translated (RFC 2765), NAT64's (RFC 6052), and those of a network's own NAT64 (RFC 8215)."""
-_OWN_NAT64 = _LOW_32_BITS[-1]
+_LOW_32_BITS = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
+"""IPv4-compatible, IPv4-translated (RFC 2765) and NAT64's (RFC 6052): they end with an IPv4 address."""
+_OWN_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
+"""A network's own NAT64 (RFC 8215), whose prefix has 48 to 96 bits: which, only that network knows."""
 _ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
 """The third quarter of an address that ends with an IPv4 address (RFC 5214)."""
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?")
@@ -143,8 +144,8 @@ def _inside(address: Address) -> tuple[ipaddress.IPv4Address, ...]:
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if bits > 1 and (any(address in network for network in _LOW_32_BITS) or bits >> 32 & 0xFFFF_FFFF in _ISATAP):
         found.append(ipaddress.IPv4Address(bits & 0xFFFF_FFFF))
-    if address in _OWN_NAT64:  # whose prefix may be shorter, too: bits 64 to 71 are never the IPv4 address's
-        whole = (bits >> 64 & 0xFFFF) << 48 | (bits & 0x00FF_FFFF_FFFF_FFFF) >> 8
-        readings = [ipaddress.IPv4Address(whole >> shift & 0xFFFF_FFFF) for shift in (32, 24, 16)]
-        found += [each for each in readings if each.is_link_local]  # which prefix it has, only that network knows
+    if address in _OWN_NAT64:
+        whole = (bits >> 64 & 0xFFFF) << 48 | (bits & 0x00FF_FFFF_FFFF_FFFF) >> 8  # bits 64 to 71 are never of it
+        readings = [ipaddress.IPv4Address(each & 0xFFFF_FFFF) for each in (whole >> 32, whole >> 24, whole >> 16, bits)]
+        found += [each for each in readings if each.is_link_local]
     return tuple(each for each in found if each is not None)

@@ -64,9 +64,9 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
         message = f"run {task.run_id} is {known.state} already, and what it has stored stays; start one of another name"
         raise RunEndedError(message)
     specs = expand(plan, task.run_id, _overheads(services.settings).assumed)
-    shown = without_queries(plan.model_dump(mode="json", by_alias=True))
-    services.runs.put_json(layout.run_key(task.run_id, "plan.json"), shown)  # of which reports are made
-    services.runs.put_model(layout.run_key(task.run_id, "request.json"), request)
+    for name, document in (("plan.json", plan), ("request.json", request)):  # of which reports are made
+        shown = without_queries(document.model_dump(mode="json", by_alias=True))
+        services.runs.put_json(layout.run_key(task.run_id, name), shown)
     planned = tuple(_store(spec, services) for spec in specs)
     estimate_usd = sum(spec.estimate_usd for spec in specs)
     return ValidatePlanOutput(run_id=task.run_id, started_at=task.started_at, trials=planned, estimate_usd=estimate_usd)

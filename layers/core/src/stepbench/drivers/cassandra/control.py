@@ -12,6 +12,7 @@ import asyncio
 import json
 import time
 import urllib.request
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.error import HTTPError
 
@@ -95,7 +96,7 @@ class LocalControl:
         except HTTPError as error:
             message = f"Cassandra's control at {self._url}{path}: {error.read(_MOST_BYTES).decode(errors='replace')}"
             raise TargetUnavailableError(message) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             message = f"Cassandra's control at {self._url}{path}: {error}"
             raise TargetUnavailableError(message) from error
 

@@ -20,6 +20,7 @@ from botocore.awsrequest import (
 )
 from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import ReadTimeoutError as UrllibReadTimeoutError
 
 from stepbench.contracts.endpoint import forbidden_name
 from stepbench.wire.http1.whole_calls import LimitedConnection, within
@@ -80,7 +81,7 @@ class WholeSession:
             with within(limit_s) as limit:
                 answer = self._session.send(request)
                 raw = self._stream(answer, limit) if is_stream else _Body(_read(answer.raw, self._most_bytes))
-        except TimeoutError as error:
+        except (TimeoutError, UrllibReadTimeoutError) as error:
             raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
         except HTTPError as error:
             raise ConnectionClosedError(endpoint_url=request.url, error=error) from error
