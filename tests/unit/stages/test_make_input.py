@@ -23,7 +23,7 @@ from stepbench.stages.make_input import OnlyHttps, make_input
 from stepbench.testing.fake_clock import FakeClock
 
 
-SECRET = "hunter2"
+SIGNATURE = "hunter2"
 
 
 class Bucket:
@@ -173,7 +173,7 @@ def test_what_is_told_of_a_signed_address_is_no_key_to_it(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(OpenerDirector, "open", refuse)
     services = MemoryServices(allow_custom_endpoints=True)
-    ref = trial(services, source=f"https://example.com/f?sig={SECRET}")
+    ref = trial(services, source=f"https://example.com/f?sig={SIGNATURE}")
     with pytest.raises(TargetUnavailableError, match=r"https://example\.com/f") as raised:
         make(services, ref)
-    assert SECRET not in "".join(traceback.format_exception(raised.value))
+    assert SIGNATURE not in "".join(traceback.format_exception(raised.value))

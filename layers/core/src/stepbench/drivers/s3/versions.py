@@ -20,7 +20,7 @@ _CLEARED_FOR_NS = 20_000_000_000
 """No new page is started after so long in one call; a page's requests take some seconds at most."""
 
 
-_LISTED_FOR_S = 120.0
+LISTED_FOR_S = 120.0
 
 
 class ObjectVersion(NamedTuple):
@@ -46,10 +46,10 @@ class ObjectVersions:
         """Yield all, up to 1,000 at a time; with a longer prefix, of those only."""
         place: dict[str, str] | None = {}
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + _LISTED_FOR_S
+        until_s = loop.time() + LISTED_FOR_S
         while place is not None:
             if loop.time() >= until_s:
-                message = f"bucket {self._bucket}: the list of its objects has no end, or none in {_LISTED_FOR_S:g} s"
+                message = f"bucket {self._bucket}: the list of its objects has no end, or none in {LISTED_FOR_S:g} s"
                 raise TargetUnavailableError(message)
             page, place = await self._page(prefix or self._prefix, place)
             yield page
