@@ -22,7 +22,6 @@ from stepbench.records.storage import layout
 from stepbench.stages.make_input import OnlyHttps, make_input
 from stepbench.testing.fake_clock import FakeClock
 
-
 SIGNATURE = "hunter2"
 
 

@@ -15,8 +15,9 @@ class OneMore(MemoryDriver):
 
     async def ready(self) -> bool:
         """Ask for it, for ever."""
-        while True:
-            await asyncio.sleep(0)
+        while await asyncio.sleep(0, result=True):
+            pass
+        return True
 
 
 class Late(MemoryDriver):
@@ -32,9 +33,13 @@ def test_a_step_of_a_driver_ends_in_total() -> None:
     """Each request has a limit of its own, and there may be any number: the function would be killed without a word."""
     memory = MemoryServices()
     spec = memory.services.trial(stored_trial(memory.services))
-    with open_driver(spec, memory.services, lambda _spec, _settings, clock: OneMore(clock)) as opened:
-        with pytest.raises(TargetUnavailableError, match=r"not answered in full within 0\.05 s"):
-            opened.run(opened.driver.ready(), limit_s=0.05)
-    with open_driver(spec, memory.services, lambda _spec, _settings, clock: Late(clock)) as opened:
-        with pytest.raises(TimeoutError, match="its own"):
-            opened.run(opened.driver.ready())
+    with (
+        open_driver(spec, memory.services, lambda _spec, _settings, clock: OneMore(clock)) as opened,
+        pytest.raises(TargetUnavailableError, match=r"not answered in full within 0\.05 s"),
+    ):
+        opened.run(opened.driver.ready(), limit_s=0.05)
+    with (
+        open_driver(spec, memory.services, lambda _spec, _settings, clock: Late(clock)) as opened,
+        pytest.raises(TimeoutError, match="its own"),
+    ):
+        opened.run(opened.driver.ready())

@@ -174,8 +174,12 @@ def _seed_file(plan: TransferTrial, services: Services, file: File, damaged: Con
 @lru_cache(maxsize=4)
 def _client_of(endpoint: str, region: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
     """Return a client for another server than the stack's S3."""
-    retries = {"mode": "standard", "total_max_attempts": 3}
-    addressed = Config(s3={"addressing_style": "path"}, connect_timeout=5, read_timeout=30, retries=retries)
+    addressed = Config(
+        s3={"addressing_style": "path"},
+        connect_timeout=5,
+        read_timeout=30,
+        retries={"mode": "standard", "total_max_attempts": 3},
+    )
     return bounded(boto3.client("s3", endpoint_url=endpoint, region_name=region, config=addressed))
 
 

@@ -68,8 +68,9 @@ class WholeSession:
     """
 
     def __init__(self, session: URLLib3Session, limit_s: float, most_bytes: int = MOST_ANSWER_BYTES) -> None:
-        self._session: Any = session
-        self._session._pool_classes_by_scheme = self._session._manager.pool_classes_by_scheme = _POOLS  # noqa: SLF001
+        inner: Any = session
+        inner._pool_classes_by_scheme = inner._manager.pool_classes_by_scheme = _POOLS  # noqa: SLF001 -- as above
+        self._session = session
         self._limit_s = limit_s
         self._most_bytes = most_bytes
 
@@ -85,7 +86,8 @@ class WholeSession:
             raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
         except HTTPError as error:
             raise ConnectionClosedError(endpoint_url=request.url, error=error) from error
-        return AWSResponse(request.url, answer.status_code, answer.headers, raw)
+        headers: Any = answer.headers  # of the stubs' two kinds it is the other one
+        return AWSResponse(request.url, answer.status_code, headers, raw)
 
     def close(self) -> None:
         """End the connections that rest."""
@@ -143,8 +145,10 @@ class ForbiddenAddressError(Exception):
 class _Judged(LimitedConnection):
     """Resolves its host once, and connects to an address that was judged; TLS goes on to speak to the name."""
 
+    _dns_host: str
+
     def _new_conn(self) -> socket.socket:
-        host = self._dns_host  # type: ignore[has-type]
+        host = self._dns_host
         found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
         if reason := forbidden_name(host, addresses):
@@ -163,11 +167,11 @@ class _Judged(LimitedConnection):
         raise socket.gaierror(socket.EAI_NONAME, "the name has no address")
 
 
-class _HttpConnection(_Judged, AWSHTTPConnection):
+class _HttpConnection(_Judged, AWSHTTPConnection):  # type: ignore[misc] # as botocore's own bases
     """Plain."""
 
 
-class _HttpsConnection(_Judged, AWSHTTPSConnection):
+class _HttpsConnection(_Judged, AWSHTTPSConnection):  # type: ignore[misc] # as above
     """With TLS."""
 
 
