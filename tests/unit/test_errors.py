@@ -15,8 +15,10 @@ from stepbench.errors import (
     RecordsUnavailableError,
     bounded,
     harmless,
+    has_query,
     printable,
     shortened,
+    without_queries,
 )
 
 
@@ -134,3 +136,11 @@ def test_what_controls_is_spelled_out(text: str, shown: str | None) -> None:
 def test_a_short_text_stays_whole() -> None:
     """Only a cut is stated."""
     assert shortened("x" * MOST_CHARACTERS) == "x" * MOST_CHARACTERS
+
+
+def test_a_document_is_shown_without_the_queries_of_its_addresses() -> None:
+    """Whoever has the query of a signed address has the file; what was shown so is known again."""
+    address, shown = "https://h/f?sig=abc", "https://h/f?(hidden)"
+    document = {"source": address, "matrix": [{"files": {"m": address}}, 7, None], "name": "p?x=1"}
+    assert without_queries(document) == {"source": shown, "matrix": [{"files": {"m": shown}}, 7, None], "name": "p?x=1"}
+    assert [has_query(each) for each in (address, shown, "https://h/f", "p?x=1")] == [True, True, False, False]

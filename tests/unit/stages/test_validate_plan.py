@@ -9,12 +9,14 @@ from tests.samples.refusals import plan_of
 from tests.samples.services import MemoryServices
 from tests.unit.stages.test_await_turn import queue
 
+from stepbench.analysis.comparability import place_in_run
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput
 from stepbench.contracts.runs import RunRecord
 from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.planning import find_plan
+from stepbench.planning.expansion import group_names
 from stepbench.records.storage import layout
 from stepbench.stages.validate_plan import validate_plan
 
@@ -333,3 +335,19 @@ def test_a_stage_that_wants_more_memory_than_the_functions_have_is_refused() -> 
     assert (found.path, found.value) == ("trials[0].dags[0].stages[0].memory_mib", "2048")
     assert "TaskMemorySize" in found.remedy
     validate_plan(task(document), MemoryServices(task_memory_mb=2_048).services)
+
+
+def test_results_of_a_matrix_over_signed_addresses_have_no_query_either() -> None:
+    """Values of a matrix become names, points and settings; names are found again from the plan as it is stored."""
+    plan = with_source("https://example.com/a?sig=hunter2")
+    signed = [f"https://example.com/{name}?sig=hunter2" for name in ("a", "b")]
+    plan["trials"][0]["matrix"] = {"dags[0].input.source": signed}
+    memory = MemoryServices(emulator="MiniStack")
+    output = validate_plan(task(plan), memory.services)
+    specs = [memory.services.trial(trial.ref) for trial in output.trials]
+    assert [spec.name for spec in specs] == ["s3.p1", "s3.p2"]
+    assert "hunter2" not in json.dumps([place_in_run(spec) for spec in specs])
+    stored = memory.services.runs.get_model(layout.run_key("run-1", "plan.json"), Plan)
+    assert group_names(stored) == ("s3.p1", "s3.p2")
+    plan["trials"][0]["matrix"] = {"dags[0].input.source": [f"{signed[0]}{number}" for number in range(2)]}
+    assert problem_of(plan, memory).message == "is listed twice"

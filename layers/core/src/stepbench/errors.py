@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,9 +113,26 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
     return kept + stated
 
 
+def has_query(text: str) -> bool:
+    """Tell whether a text holds an address with a query, hidden or not."""
+    return HIDDEN in text or hide_query(text) != text
+
+
 def hide_query(text: str) -> str:
     """Return a text without the queries of the addresses in it."""
     return _QUERY.sub(rf"\1{HIDDEN}", text)
+
+
+def without_queries(document: Any) -> Any:  # noqa: ANN401 -- any JSON
+    """Return a document in which no address has its query."""
+    match document:
+        case dict():
+            return {name: without_queries(each) for name, each in document.items()}
+        case list() | tuple():
+            return [without_queries(each) for each in document]
+        case str():
+            return hide_query(document)
+    return document
 
 
 def bounded(error: Exception) -> Exception:

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
+from stepbench.errors import without_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +52,7 @@ def flatten_setup(plan: AnyTrial) -> dict[str, Scalar]:
     transfers is made of their own fields.
     """
     left_out = _EXCLUDED if plan.workload is None else {**_EXCLUDED, **_NOT_OF_OPERATIONS}
-    changed = plan.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
+    changed = without_queries(plan.model_dump(mode="json", exclude=left_out, exclude_defaults=True))
     whole = plan.model_dump(mode="json", exclude=left_out)
     always = {path: value for path, value in _flatten(whole) if path in ALWAYS and (path, value) != _TLS_UNSAID}
     phases = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from stepbench.contracts.dataflow import Dag
-from stepbench.errors import Problem, hide_query
+from stepbench.errors import Problem, without_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,15 +44,3 @@ def source_problem(path: str, source: str, settings: Settings) -> Problem | None
 def shown_dags(dags: Iterable[Dag]) -> tuple[Dag, ...]:
     """Return DAGs as results show them: a signed address of a file is a key to it, and another one in each run."""
     return tuple(Dag.model_validate(without_queries(dag.model_dump(mode="json", by_alias=True))) for dag in dags)
-
-
-def without_queries(document: Any) -> Any:  # noqa: ANN401 -- any JSON
-    """Return a document in which no address has its query."""
-    match document:
-        case dict():
-            return {name: without_queries(each) for name, each in document.items()}
-        case list() | tuple():
-            return [without_queries(each) for each in document]
-        case str():
-            return hide_query(document)
-    return document

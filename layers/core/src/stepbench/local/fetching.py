@@ -16,9 +16,8 @@ from botocore.exceptions import ClientError
 from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import RenderReportInput
-from stepbench.dataflow.sources import without_queries
 from stepbench.digits import count
-from stepbench.errors import CorruptRecordsError, PlanError, Problem, RunFailedError
+from stepbench.errors import CorruptRecordsError, PlanError, Problem, RunFailedError, without_queries
 from stepbench.local.emulator.server import emulator_name
 from stepbench.local.memory_services import MemoryServices
 from stepbench.records.storage import layout

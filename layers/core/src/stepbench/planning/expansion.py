@@ -16,7 +16,7 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TransferTrial, TrialSpec
 from stepbench.costs import estimate
 from stepbench.costs.assumptions import AWS
-from stepbench.errors import PlanError, Problem
+from stepbench.errors import PlanError, Problem, has_query, without_queries
 from stepbench.planning.matrix import Combination, MatrixError, combinations
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def expand(plan: Plan, run_id: str, assumed: Assumptions = AWS) -> tuple[TrialSp
             group=trial.group,
             base=trial.base,
             repeat=trial.repeat,
-            point=trial.point,
+            point=without_queries(trial.point),
         )
         for index, trial in enumerate(expanded(plan))
     )
@@ -182,7 +182,8 @@ def point_name(base: str, point: Mapping[str, Any], matrix: Mapping[str, list[An
     """
     Return `dynamodb.batch_size-10.writers-2`.
 
-    Where that is too long, fields' names are left out, or the point's number (`dynamodb.p7`) stands for all of it.
+    Where that is too long, fields' names are left out, or the point's number (`dynamodb.p7`) stands for all of it, as
+    it does where there is the query of an address among the values.
 
     Args:
         base: the trial's name.
@@ -194,6 +195,8 @@ def point_name(base: str, point: Mapping[str, Any], matrix: Mapping[str, list[An
     long = ".".join([base, *(f"{field}-{text}" for field, text in parts)])
     short = ".".join([base, *(text for _, text in parts)])
     by_number = f"{base[: LONGEST_NAME - LONGEST_SUFFIX]}.p{number}"
+    if any(has_query(str(value)) for value in point.values()):
+        return by_number
     return next((name for name in (long, short) if len(name) <= LONGEST_GROUP), by_number)
 
 

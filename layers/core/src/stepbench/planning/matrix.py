@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.remedies import alternatives, near_miss
-from stepbench.errors import Problem
+from stepbench.errors import Problem, without_queries
 from stepbench.planning.problems import problems_of, shown
 from stepbench.planning.schema import path_text
 
@@ -86,7 +86,9 @@ def _path_problems(matrix: Mapping[str, list[Any]], document: dict[str, Any], at
         if problem := _path_problem(path, document):
             yield Problem(path=f"{at}.{path}", value=shown(values), message=problem[0], remedy=problem[1])
         for index, value in enumerate(values):
-            if any(_equal_json(value, other) for other in values[:index]):
+            if any(
+                _equal_json(*without_queries((value, other))) for other in values[:index]
+            ):  # of which nothing is shown
                 remedy = "Remove one of the two; repeats run a trial again."
                 entry = f"{at}.{path}[{index}]"
                 yield Problem(path=entry, value=shown(value), message="is listed twice", remedy=remedy)

@@ -10,8 +10,8 @@ from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.contracts.target import configures
 from stepbench.contracts.transfer import TransferTrial
 from stepbench.costs import budgeted, estimate
-from stepbench.dataflow.sources import named_sources, source_problem, without_queries
-from stepbench.errors import PlanError, Problem, RunEndedError
+from stepbench.dataflow.sources import named_sources, source_problem
+from stepbench.errors import PlanError, Problem, RunEndedError, without_queries
 from stepbench.planning import check_budget, check_models, expand, expanded, require_servers
 from stepbench.planning.requests import parse_request, requested_plan
 from stepbench.planning.wall_time import AWS, LOCAL, run_s
