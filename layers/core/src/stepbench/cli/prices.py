@@ -11,7 +11,6 @@ from stepbench.cli.command import NOT_DONE, OK, Command, argument
 from stepbench.cli.streams import messages, write, write_errors
 from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
-from stepbench.wire.http1.boto import bounded
 
 if TYPE_CHECKING:
     import argparse
@@ -50,6 +49,7 @@ def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]
     from stepbench.costs.catalogue import FILTERS, find_filter
     from stepbench.costs.price_list import PriceListError, refresh
     from stepbench.costs.price_table import DEFAULT_REGION, price_table
+    from stepbench.wire.http1.boto import bounded
 
     table = price_table()
     unknown = [key for key in options.add if find_filter(key) is None]
