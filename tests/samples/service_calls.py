@@ -134,7 +134,7 @@ def _tasks_of_dags(roles: Roles) -> Iterator[Call]:
     for role in ("MakeInputFunction", "MakeVideoInputFunction", "MakeLearningInputFunction"):
         yield Call(role, "s3:PutObject", f"{results}/runs/r/trials/0000/dags/d/input.bin", variants)
         yield Call(role, "s3:GetObject", f"{roles.arn('FilesBucket')}/digits.bin", "a file that a plan names")
-        yield Call(role, "s3:GetObject", f"{results}/runs/r/trial.json", variants)
+        yield Call(role, "s3:GetObject", f"{results}/runs/r/trials/0000/trial.json", variants)
         yield Call(role, "s3:ListBucket", results, missing)
         yield Call(role, "dynamodb:GetItem", table, variants)
     why = "the results table does not answer: stages/end_dataflow.py"
