@@ -13,7 +13,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import HTTPClientError, ReadTimeoutError
 
-from stepbench.wire.http1.boto import bounded
+from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,7 +88,7 @@ def client(service: str, port: int, host: str = "127.0.0.1", **config: Any) -> A
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
     given = Config(**{**QUICK, **config}, s3={"addressing_style": "path"})
     made: Any = boto3.client(service, endpoint_url=f"http://{host}:{port}", config=given, **keys)  # type: ignore[call-overload]
-    return bounded(made, most_bytes=1_000_000)
+    return bounded_client(made, most_bytes=1_000_000)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]
     from stepbench.costs.catalogue import FILTERS, find_filter
     from stepbench.costs.price_list import PriceListError, refresh
     from stepbench.costs.price_table import DEFAULT_REGION, price_table
-    from stepbench.wire.http1.boto import bounded
+    from stepbench.wire.http1.boto import bounded_client
 
     table = price_table()
     unknown = [key for key in options.add if find_filter(key) is None]
@@ -57,7 +57,7 @@ def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]
         remedy = "Name an instance as ec2:TYPE, aurora:CLASS or elasticache:TYPE, such as ec2:m7g.large."
         raise PlanError([Problem("--add", key, "is nothing that has a price here", remedy) for key in unknown])
     instances = [key for key in table.regions[DEFAULT_REGION] if ":" in key]
-    client = bounded(boto3.client("pricing", region_name=API_REGION))
+    client = bounded_client(boto3.client("pricing", region_name=API_REGION))
     found: dict[str, ListedPrice] = {}
     problems: list[str] = []
     for key in dict.fromkeys((*FILTERS, *instances, *options.add)):

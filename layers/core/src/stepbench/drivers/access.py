@@ -32,11 +32,11 @@ def read_login(secret_arn: str, region: str) -> tuple[str, str]:
     from botocore.config import Config  # noqa: PLC0415
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
-    from stepbench.wire.http1.boto import bounded  # noqa: PLC0415
+    from stepbench.wire.http1.boto import bounded_client  # noqa: PLC0415
 
     bounds = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "max_attempts": 3})
     try:
-        secrets = bounded(boto3.client("secretsmanager", region_name=region, config=bounds))
+        secrets = bounded_client(boto3.client("secretsmanager", region_name=region, config=bounds))
         secret = json.loads(secrets.get_secret_value(SecretId=secret_arn)["SecretString"])
         return str(secret["username"]), str(secret["password"])
     except (BotoCoreError, ClientError) as error:

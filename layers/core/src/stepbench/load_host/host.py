@@ -32,7 +32,7 @@ from stepbench.errors import RecordsUnavailableError
 from stepbench.load_host.item import run_item
 from stepbench.records.storage import layout
 from stepbench.stages.services import connect
-from stepbench.wire.http1.boto import bounded
+from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -200,7 +200,7 @@ def run_load_host(place: Place) -> None:
     LOG.setLevel(logging.INFO)
     session = boto3.session.Session()
     config = Config(connect_timeout=5, read_timeout=30, max_pool_connections=64, retries={"mode": "standard"})
-    clients = {name: bounded(session.client(name, config=config)) for name in ("sqs", "stepfunctions", "lambda")}
+    clients = {name: bounded_client(session.client(name, config=config)) for name in ("sqs", "stepfunctions", "lambda")}
     machine = f"{place.machine}, {os.cpu_count()} cores, {platform.machine()}"
     host = LoadHost(replace(place, machine=machine), clients.__getitem__, os.environ)
 

@@ -20,7 +20,7 @@ from stepbench.errors import PlanError, Problem, StepbenchError
 from stepbench.records.storage.run_register import RunRegister
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
-from stepbench.wire.http1.boto import bounded
+from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -163,7 +163,7 @@ def client(session: boto3.session.Session, service: str, endpoint: str | None) -
     """
     config = _direct(_PATIENT if service == "lambda" else _CONFIG, endpoint)
     try:
-        return bounded(session.client(service, endpoint_url=endpoint, config=config))  # type: ignore[call-overload]
+        return bounded_client(session.client(service, endpoint_url=endpoint, config=config))  # type: ignore[call-overload]
     except ValueError as error:
         raise PlanError([_wrong_setting(str(error))]) from error
 

@@ -29,7 +29,7 @@ from stepbench.drivers.dsql.access import ADMIN, DsqlCluster, bind, cluster_acce
 from stepbench.errors import StepbenchError, TargetUnavailableError
 from stepbench.observability import logger
 from stepbench.stages.custom_resource import UNNAMED, failed, is_of_cloudformation, put_answer, refused, succeeded
-from stepbench.wire.http1.boto import bounded
+from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +166,7 @@ def _identifier(arn: str) -> str:
 
 
 def _client(region: str) -> Any:  # noqa: ANN401 -- boto3's
-    return bounded(boto3.client("dsql", region_name=region, config=_BOUNDS))
+    return bounded_client(boto3.client("dsql", region_name=region, config=_BOUNDS))
 
 
 # --- roles ---------------------------------------------------------------------------------------------------------

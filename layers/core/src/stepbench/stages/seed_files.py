@@ -30,7 +30,7 @@ from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.transfer.contents import digest_of, pieces
 from stepbench.transfer.digest import MIB
 from stepbench.transfer.files import digest_path, file_path, manifest_key, stored_digests
-from stepbench.wire.http1.boto import bounded
+from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
@@ -180,7 +180,7 @@ def _client_of(endpoint: str, region: str) -> Any:  # noqa: ANN401 -- boto3 clie
         read_timeout=30,
         retries={"mode": "standard", "total_max_attempts": 3},
     )
-    return bounded(boto3.client("s3", endpoint_url=endpoint, region_name=region, config=addressed))
+    return bounded_client(boto3.client("s3", endpoint_url=endpoint, region_name=region, config=addressed))
 
 
 def _make_bucket(client: Any, bucket: str) -> None:  # noqa: ANN401 -- as above

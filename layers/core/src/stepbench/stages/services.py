@@ -20,7 +20,7 @@ from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.shards import ShardReader
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
 from stepbench.settings import Settings, load_settings
-from stepbench.wire.http1.boto import bounded
+from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -87,11 +87,11 @@ def _connect(settings: Settings, config: Config) -> Services:
     def client(name: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
         service = name.partition(":")[0]
         own = config.merge(addressed).merge(_OWN.get(name, Config()))
-        return bounded(session.client(service, config=own))  # type: ignore[call-overload]
+        return bounded_client(session.client(service, config=own))  # type: ignore[call-overload]
 
     @lru_cache(maxsize=1)
     def shards() -> ShardReader:
-        return ShardReader(bounded(session.client("dynamodb", config=config)), settings.results_table)
+        return ShardReader(bounded_client(session.client("dynamodb", config=config)), settings.results_table)
 
     table = dynamodb_table(session, settings.results_table, config)
     return Services(

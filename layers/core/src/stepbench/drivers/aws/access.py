@@ -21,7 +21,7 @@ from stepbench.errors import StepbenchError, TargetUnavailableError, TargetUnrea
 from stepbench.model.errors import TIMEOUT
 from stepbench.wire.addresses import parse_endpoint, resolve
 from stepbench.wire.http1.aws import CredentialSource, SignedClient
-from stepbench.wire.http1.boto import bounded
+from stepbench.wire.http1.boto import bounded_client
 from stepbench.wire.http1.pool import HttpAddress, HttpPool, PoolLimits, parse_address
 from stepbench.wire.http1.sigv4 import Credentials, Form, Signer
 
@@ -185,7 +185,7 @@ class AwsAccess:
     def _client(self, service: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
         own = self._endpoint if service == self._service else None
         url = own or self._settings.aws_endpoint_url or None
-        client = bounded(self._session.client(service, endpoint_url=url, config=_CONTROL))  # type: ignore[call-overload]
+        client = bounded_client(self._session.client(service, endpoint_url=url, config=_CONTROL))  # type: ignore[call-overload]
         self._made.append(client)
         return client
 

@@ -160,7 +160,7 @@ def _systems_manager(region: str) -> Any:  # noqa: ANN401 -- boto3 clients have 
     import boto3  # noqa: PLC0415 -- no measured path waits for it
     from botocore.config import Config  # noqa: PLC0415 -- as above
 
-    from stepbench.wire.http1.boto import bounded  # noqa: PLC0415 -- as above
+    from stepbench.wire.http1.boto import bounded_client  # noqa: PLC0415 -- as above
 
     bounds = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "max_attempts": 3})
-    return bounded(boto3.client("ssm", region_name=region, config=bounds))
+    return bounded_client(boto3.client("ssm", region_name=region, config=bounds))

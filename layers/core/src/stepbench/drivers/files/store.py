@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.drivers.access import library_fault
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
-from stepbench.wire.http1.boto import bounded
+from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
@@ -84,7 +84,7 @@ class FilesDriver:
     def _head(self) -> dict[str, Any]:
         bucket, endpoint = self._settings.files_bucket, self._plan.target.endpoint
         region = self._settings.aws_region
-        client = bounded(boto3.client("s3", endpoint_url=endpoint, region_name=region, config=_BOUNDS))
+        client = bounded_client(boto3.client("s3", endpoint_url=endpoint, region_name=region, config=_BOUNDS))
         where = endpoint or "S3"
         try:
             answer = dict(client.head_bucket(Bucket=bucket))

@@ -31,7 +31,7 @@ from stepbench.errors import TargetBusyError
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.refusals import unavailable
-from stepbench.wire.http1.boto import bounded
+from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -83,7 +83,7 @@ def dynamodb_table(session: Session, name: str, config: Config, endpoint: str | 
     conditions built.
     """
     resource = session.resource("dynamodb", endpoint_url=endpoint, config=config)
-    events = bounded(resource.meta.client).meta.events
+    events = bounded_client(resource.meta.client).meta.events
 
     def build_conditions(params: dict[str, Any], model: Any, **_: object) -> None:  # noqa: ANN401 -- botocore's
         TransformationInjector().inject_condition_expressions(params, model)

@@ -41,7 +41,7 @@ _SLOWEST_BYTES_PER_S = 2**20
 """A payload that is sent, or read as a stream, has a second more for so many bytes."""
 
 
-def bounded(client: ClientT, most_bytes: int = MOST_ANSWER_BYTES) -> ClientT:
+def bounded_client(client: ClientT, most_bytes: int = MOST_ANSWER_BYTES) -> ClientT:
     """
     Return a boto3 client, each of whose attempts ends in total within the time-outs of its configuration, added up.
 
@@ -64,7 +64,7 @@ class WholeSession:
     Args:
         session: what sends; its connections become judged ones.
         limit_s: for a request and its answer, a payload's own time apart.
-        most_bytes: see `bounded`.
+        most_bytes: see `bounded_client`.
     """
 
     def __init__(self, session: URLLib3Session, limit_s: float, most_bytes: int = MOST_ANSWER_BYTES) -> None:
