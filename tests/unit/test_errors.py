@@ -122,7 +122,7 @@ def test_a_recursion_without_end_has_a_stack_that_a_state_can_hold() -> None:
     [
         ("plain: d\u00e9j\u00e0 vu, \u65e5\u672c\u8a9e, \U0001f389, \U0001f469\u200d\U0001f4bb", None),
         ("\x1b]0;owned\x07", r"\x1b]0;owned\x07"),
-        ("nul \x00, C1 \x9b31m", r"nul \x00, C1 \x9b31m"),
+        ("nul \x00, C1 \x9b31m", r"nul \x00, C1 \u009b31m"),
         ("\u202edrawrof\u202c \u2066x\u2069 \u200fx\u061c", r"\u202edrawrof\u202c \u2066x\u2069 \u200fx\u061c"),
         ("one\ntwo\rthree\u2028four\u2029", r"one\ntwo\rthree\u2028four\u2029"),
     ],
