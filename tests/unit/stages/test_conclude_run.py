@@ -142,6 +142,18 @@ def test_a_run_that_confirms_is_not_confirmed_itself() -> None:
     assert aws.started == {}
 
 
+def test_a_plan_whose_addresses_were_signed_is_not_run_again() -> None:
+    """Their queries are stored nowhere, and without them the further run would fail."""
+    memory, aws = queue()
+    arrive(memory, "first", 1)
+    key = layout.run_key("first", "request.json")
+    request = memory.services.runs.get_model(key, RunRequest)
+    signed = {"name": "nightly", "source": "https://h/f?(hidden)"}
+    memory.services.runs.put_model(key, request.model_copy(update={"plan": signed}))
+    suspicious(memory, "first", confirm=True)
+    assert aws.started == {}
+
+
 def test_a_confirmed_regression_is_entered_and_announced_once() -> None:
     """The event carries what got worse, in words."""
     memory, aws = queue()

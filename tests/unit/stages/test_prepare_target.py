@@ -355,6 +355,14 @@ def test_nobody_waits_for_a_store_that_does_not_answer() -> None:
     assert held.holder == "run-2"
 
 
+def test_what_a_trial_of_another_time_has_left_fails_nobody_else() -> None:
+    """Its document is gone, so nobody knows what to remove; the next trial has its own work to do."""
+    memory, ref = stored()
+    memory.services.table.note_left(Lease("s3#target", "gone-0000", "run-9", 0, "arn:two", 1))
+    prepare(memory, ref, MemoryDriver(memory.services.clock))
+    assert [lease.run_id for lease in memory.services.table.leases()] == ["run-1"]
+
+
 def test_what_a_trial_without_its_lease_has_left_is_removed_before_the_next_one_measures() -> None:
     """It is on record for whoever comes; a second look finds nothing."""
     memory, ref = stored()

@@ -177,6 +177,15 @@ def test_the_hourly_sweep_takes_leases_whose_execution_is_over(status: str, age_
     assert (scene.table.leases() == []) is swept
 
 
+def test_a_lease_that_another_version_has_named_otherwise_is_released_by_its_own_name() -> None:
+    """It was swept each hour for a month, and stayed."""
+    scene = Scene()
+    scene.table.release_lease("s3#target", scene.ref.tag)
+    scene.lease("s3#target/old", scene.ref)
+    assert scene.sweep().swept == ("s3#target/old",)
+    assert (scene.drivers[0].calls, scene.table.leases()) == (["open", "tear_down", "close"], [])
+
+
 def test_what_a_trial_without_its_lease_has_left_is_removed_once_its_target_is_free() -> None:
     """Another trial had it when the first ended, and would have been disturbed."""
     scene = Scene(Executions(trial="RUNNING"))

@@ -47,7 +47,7 @@ MOST_PROBLEMS, LONGEST_PART = 200, 2_000
 
 
 HIDDEN = "(hidden)"
-_LOGIN = re.compile(r'(?<=//)(?:[^\s/",@:]{0,200}:[^\s",]{0,200}|[^\s/",@:?#]{1,200})(?=@)')
+_LOGIN = re.compile(r'(?<=//)(?:[^\s/",@:]{0,200}:[^\s",]{0,2000}|[^\s/",@:?#]{1,200})(?=@)')
 _QUERY = re.compile(r"((?:https?|s3)://[^\s\"'<>?#]{1,1000}\?)(?!\(hidden\))[^\s\"'<>]+", re.IGNORECASE)
 """Of an address, which may be signed: whoever has the query has the file."""
 _SECRET_VALUE = re.compile(

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
-from botocore.exceptions import HTTPClientError, ReadTimeoutError
+from botocore.exceptions import EndpointConnectionError, HTTPClientError, ReadTimeoutError
+from botocore.httpsession import URLLib3Session
 
+from stepbench.wire.http1 import boto
 from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
@@ -119,6 +122,47 @@ def test_a_stream_that_drips_ends_with_its_reading() -> None:
         body = client("s3", server.port).get_object(Bucket="bucket", Key="key")["Body"]
         with pytest.raises(ReadTimeoutError):
             body.read()
+
+
+def test_a_refusal_that_drips_ends_with_the_call() -> None:
+    """Of an operation whose answer is a stream botocore reads it whole, without an end."""
+    bad = HEAD.replace(b"200 OK", b"400 Bad Request")
+    with serving(bad + b"\r\n", then=b"x") as server, pytest.raises(ReadTimeoutError):
+        client("s3", server.port).get_object(Bucket="bucket", Key="key")
+
+
+def test_a_slow_line_that_goes_on_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large file over a slow line takes longer than any one answer may."""
+    monkeypatch.setattr(boto, "_PIECE_BYTES", 10)
+    letters = [bytes([letter]) for letter in b"abcdefghijklmnopqrstuvwxyz" * 5]
+    with serving(HEAD + b"Content-Length: %d\r\n\r\n" % len(letters), *letters) as server:
+        body = client("s3", server.port).get_object(Bucket="bucket", Key="key")["Body"]
+        assert body.read() == b"".join(letters)
+
+
+@pytest.mark.parametrize("of_body", ["Content-Length", "X-Amz-Decoded-Content-Length"])
+def test_a_payload_has_its_own_time(monkeypatch: pytest.MonkeyPatch, of_body: str) -> None:
+    """Over HTTPS botocore sends it in chunks, and says how long it is in another place."""
+    request = AWSRequest("PUT", "http://127.0.0.1:9/", headers={of_body: str(2**20)}).prepare()
+    seen: list[float] = []
+
+    @contextmanager
+    def noting(limit_s: float) -> Iterator[None]:
+        seen.append(limit_s)
+        raise ConnectionRefusedError
+        yield
+
+    session: Any = URLLib3Session()
+    monkeypatch.setattr(boto, "within", noting)
+    with pytest.raises(ConnectionRefusedError):
+        boto.WholeSession(session, 1.0).send(request)
+    assert seen == [33.0]
+
+
+def test_a_name_without_an_address_is_told_as_one() -> None:
+    """A wrong region reads like a server that hung up otherwise."""
+    with pytest.raises(EndpointConnectionError):
+        client("dynamodb", 9, host="nonexistent.invalid").list_tables()
 
 
 def test_answers_and_streams_that_end_are_whole() -> None:

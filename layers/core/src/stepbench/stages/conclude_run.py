@@ -9,6 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.contracts.result import RunSummary
 from stepbench.contracts.run_tasks import ConcludeRunOutput
 from stepbench.contracts.runs import ENDED_STATES, RunRecord, RunRequest
+from stepbench.errors import has_query
 from stepbench.observability import logger, put_spent
 from stepbench.records.storage import layout
 from stepbench.stages.partial_report import render_partial
@@ -61,6 +62,9 @@ def _tell_regressions(task: ConcludeRunInput, run: RunRecord, services: Services
         announce(REGRESSION_DETECTED, run, services)
     request = services.runs.find_model(layout.run_key(run.run_id, "request.json"), RunRequest)
     if not task.report.confirm or run.confirms or request is None:
+        return
+    if has_query(request.model_dump_json()):  # stored without the queries of its addresses
+        logger.warning("a plan with signed addresses is not run again by itself", extra={"run_id": run.run_id})
         return
     name = f"{run.run_id[: MAX_NAME - len(CONFIRMING)]}{CONFIRMING}"
     document = request.model_copy(update={"confirms": run.run_id, "scheduled": ""}).model_dump_json(

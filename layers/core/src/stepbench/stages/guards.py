@@ -160,7 +160,7 @@ def read_buckets(services: Services) -> dict[str, Bucket]:
     found = services.register.kept(_KEPT_BUCKETS)
     if not found:
         try:
-            found = _applied_quotas(services.aws("service-quotas"))
+            found = _applied_quotas(services.aws("service-quotas")) or {"none": 0}  # which is kept, too
         except (BotoCoreError, ClientError):
             logger.exception("Step Functions' quotas could not be read")
             return buckets

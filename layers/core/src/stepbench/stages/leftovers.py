@@ -57,7 +57,7 @@ def finish(lease: Lease, services: Services, until_ns: int, build: BuildDriver |
     cancel(lease.tag, "its execution has ended; swept", services)
     _note_failure(ref, _stop(lease, services), services)
     _await_deliveries(ref, services)
-    while not tear_down(ref, services, build=build):
+    while not tear_down(ref, services, build=build, target=lease.target):
         if services.clock.now_ns() >= until_ns:
             return False
         services.clock.sleep(POLL_S)

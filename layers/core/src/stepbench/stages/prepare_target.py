@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from functools import partial
-from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -19,7 +18,14 @@ from stepbench.contracts.transfer import TransferTrial
 from stepbench.drivers.preload import PRELOAD_FOR_S
 from stepbench.drivers.protocol import Substituted
 from stepbench.drivers.registry import lease_target
-from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
+from stepbench.errors import (
+    StepbenchError,
+    TargetBusyError,
+    TargetUnavailableError,
+    TargetUnreachableError,
+    TrialCancelledError,
+    shortened,
+)
 from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.stages.leftovers import CAUSE_CHARS, finish, is_over
@@ -30,7 +36,7 @@ from stepbench.stages.target_driver import (
     refuse_if_cancelled,
     undo_if_cancelled,
 )
-from stepbench.stages.tear_down_target import cancel, remove, tear_down
+from stepbench.stages.tear_down_target import STEP_S, cancel, remove, tear_down
 from stepbench.workload.executions import wide_levels
 
 if TYPE_CHECKING:
@@ -142,8 +148,8 @@ def _take_lease(
     except TargetBusyError:
         holder = services.table.find_lease(target)
         left = _free(holder, spec, services, build) if holder else "another trial"
+        services.table.set_flag(spec.tag, layout.WAITING, left or "another trial, which was faster")
         if left:
-            services.table.set_flag(spec.tag, layout.WAITING, left)
             raise
         take(services.clock.now_ns())
     if services.table.flag(spec.tag, layout.WAITING):
@@ -155,16 +161,20 @@ def _free(holder: Lease, spec: TrialSpec, services: Services, build: BuildDriver
     if holder.run_id == spec.run_id:
         return "" if _tear_down_former(holder, spec, services, build) else str(holder)
     try:
-        if not is_over(holder, services):
-            return str(holder)
-        with reach_target(spec, services, build):
-            pass  # or it fails now: a store without an answer would keep us waiting for nothing
+        over = is_over(holder, services)
+    except (ClientError, BotoCoreError):
+        logger.exception("nobody knows whether the holder's execution is over", extra=holder._asdict())
+        over = False
+    if not over:
+        return str(holder)
+    with reach_target(spec, services, build):
+        pass  # or it fails now: a store without an answer would keep us waiting for nothing
+    try:
         done = finish(holder, services, services.clock.now_ns() + FORMER_LIMIT_S * 10**9, build)
-    except TargetUnreachableError:
-        raise
-    except (TargetUnavailableError, ClientError, BotoCoreError, ValidationError) as error:
+    except (StepbenchError, ClientError, BotoCoreError, ValidationError) as error:
         logger.exception("what an ended trial has left is not removed", extra=holder._asdict())
-        return f"{holder} (it is over; what it left is not removed yet: {shorten(str(error), CAUSE_CHARS)})"
+        cause = shortened(str(error), CAUSE_CHARS)
+        return f"{holder} (it is over; what it left is not removed yet: {cause})"
     return "" if done else f"{holder} (it is over; something of it still runs)"
 
 
@@ -173,7 +183,7 @@ def _tear_down_former(holder: Lease, spec: TrialSpec, services: Services, build:
     cancel(holder.tag, f"trial {spec.index + 1} of its run has begun", services)
     former = TrialRef(run_id=holder.run_id, trial=holder.trial, tag=holder.tag)
     until_ns = services.clock.now_ns() + FORMER_LIMIT_S * 10**9
-    limit_s = one_look_s(services) if find_unreached(spec, services) else None
+    limit_s = one_look_s(services) if find_unreached(spec, services) else STEP_S
     try:
         while not tear_down(former, services, build=build, limit_s=limit_s):
             if services.clock.now_ns() >= until_ns:
@@ -192,7 +202,7 @@ def _remove_left(target: str, services: Services, build: BuildDriver | None) -> 
             spec = services.trial(TrialRef(run_id=lost.run_id, trial=lost.trial, tag=lost.tag))
             if remove(spec, services, build):
                 services.table.forget_left(lost)
-        except (TargetUnavailableError, ValidationError):
+        except (StepbenchError, ClientError, BotoCoreError, ValidationError):
             logger.exception("what a trial has left is not removed", extra=lost._asdict())
 
 

@@ -7,6 +7,7 @@ are hidden from others for as long as this looks at them, and given back.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -66,11 +67,11 @@ def _collect(ref: TrialRef, url: str, services: Services) -> None:
             own[delivery.message_id] = delivery
     _keep(ref, own, services)
     client = services.aws("sqs")
-    for message_id, receipt in receipts.items():
-        if message_id in own:
-            client.delete_message(QueueUrl=url, ReceiptHandle=receipt)
-        else:
-            client.change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=0)
+    for message_id in own:
+        client.delete_message(QueueUrl=url, ReceiptHandle=receipts[message_id])
+    for message_id in receipts.keys() - own.keys():
+        with suppress(client.exceptions.MessageNotInflight):  # it is visible again already
+            client.change_message_visibility(QueueUrl=url, ReceiptHandle=receipts[message_id], VisibilityTimeout=0)
 
 
 def _messages(url: str, until_ns: int, services: Services) -> Iterator[dict[str, Any]]:

@@ -142,7 +142,8 @@ def _with_tear_down(ref: TrialRef, result: TrialResult, services: Services) -> T
     """Add what the tear-down noted, which comes after the trial's own result."""
     found = _read(layout.trial_key(ref, "removed.json"), TornDown, services)
     removed = found.removed if isinstance(found, TornDown) else ()
-    if found is None and isinstance(made := _read(layout.trial_key(ref, "made.json"), Made, services), Made):
+    made = None if found else _read(layout.trial_key(ref, "made.json"), Made, services)
+    if isinstance(made, Made) and made.names:
         result = add_left(result, made)
     summary = result.summary.model_copy(update={"removed": removed})
     looked = _read(layout.trial_key(ref, "remaining.json"), RemainingObjects, services)

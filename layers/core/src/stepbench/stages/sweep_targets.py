@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import Enum
-from textwrap import shorten
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput, SweepTargetsOutput
-from stepbench.errors import StepbenchError, TargetBusyError
+from stepbench.errors import StepbenchError, TargetBusyError, shortened
 from stepbench.observability import TARGETS_PENDING, TARGETS_SWEPT, logger, put_metric
 from stepbench.records.storage import layout
 from stepbench.stages.leftovers import ABORTED, CAUSE_CHARS, GONE, RUNNING, execution_status, finish, is_over
@@ -162,7 +161,7 @@ def _sweep(
             end = LeaseEnd(SweepResult.PENDING, "something of the trial still runs")
     except (StepbenchError, ClientError, BotoCoreError, ValidationError) as error:
         logger.exception("sweeping failed", extra=_log_keys(lease))
-        return LeaseEnd(SweepResult.PENDING, shorten(str(error), CAUSE_CHARS))
+        return LeaseEnd(SweepResult.PENDING, shortened(str(error), CAUSE_CHARS))
     logger.info(end.result.value, extra=_log_keys(lease))
     return end
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 QUIET_S = 5
 """Writers and watchers beat once a second: one silent for so long is gone."""
 CALL_LIMIT_S = 20
+STEP_S = 50.0
+"""For each of three steps in the store, since the function has 180 s; a part of the work is done again by none."""
 ENDED = "the trial has ended"
 """For a task that a stopped execution had begun in a cold start: as it begins, it looks for the flag and ends."""
 POLL_S = 0.5
@@ -86,28 +88,45 @@ def cancel(tag: str, reason: str, services: Services) -> None:
 
 
 def tear_down(
-    ref: TrialRef, services: Services, *, build: BuildDriver | None = None, limit_s: float | None = None
+    ref: TrialRef,
+    services: Services,
+    *,
+    build: BuildDriver | None = None,
+    limit_s: float = STEP_S,
+    target: str | None = None,
 ) -> bool:
     """
-    Tear down for some 80 s at most; return True when nothing is left and the target is free.
+    Tear down for some 170 s at most; return True when nothing is left and the target is free.
 
-    `limit_s` is for connecting, as `open_driver` takes it. Raises TargetUnavailableError: the store does not answer.
+    Args:
+        ref: the trial.
+        services: its stack's.
+        build: as `open_driver` takes it.
+        limit_s: for connecting, likewise.
+        target: as its lease has it, where that is known: another version may have called the same one otherwise.
+
+    Raises:
+        TargetUnavailableError: the store does not answer.
     """
     spec = services.trial(ref)
-    target = lease_target(spec, services.settings)
+    target = target or lease_target(spec, services.settings)
     if not (_holds(target, ref, services) or _takes_again(target, ref, services)):
         return True
     cancel(ref.tag, ENDED, services)
-    if not await_silence(ref.tag, services) or not remove(spec, services, build, limit_s):
+    if not await_silence(ref.tag, services):
         return False
-    if _holds(target, ref, services):  # nobody else has torn down meanwhile, and another trial configured the store
+    if not _holds(target, ref, services):  # somebody else has torn down meanwhile, and another trial may be at work
+        return True
+    if not remove(spec, services, build, limit_s):
+        return False
+    if _holds(target, ref, services):
         restore_released(spec, services)
     services.table.end_beat(layout.HOLDERS, ref.run_id, {})
     services.table.release_lease(target, ref.tag)
     return True
 
 
-def remove(spec: TrialSpec, services: Services, build: BuildDriver | None, limit_s: float | None = None) -> bool:
+def remove(spec: TrialSpec, services: Services, build: BuildDriver | None, limit_s: float = STEP_S) -> bool:
     """
     Remove what the trial has made in its store, and note that; return False while something of it is left.
 
@@ -118,7 +137,7 @@ def remove(spec: TrialSpec, services: Services, build: BuildDriver | None, limit
         return True
     with open_driver(spec, services, build, limit_s) as opened:
         _note_remaining(spec.ref, opened, services)
-        if not opened.run(opened.driver.tear_down()):
+        if not opened.run(opened.driver.tear_down(), STEP_S):
             return False
         note_removed(spec, opened, services)
     return True
@@ -152,7 +171,7 @@ def _note_remaining(ref: TrialRef, opened: OpenDriver, services: Services) -> No
     """Keep how many objects there are before the first of them is removed: later calls would count what is over."""
     noted = services.runs.find_model(layout.trial_key(ref, "remaining.json"), RemainingObjects)
     if isinstance(opened.driver, Accountable) and noted is None:
-        _note(ref, "remaining.json", RemainingObjects(objects=opened.run(opened.driver.remaining())), services)
+        _note(ref, "remaining.json", RemainingObjects(objects=opened.run(opened.driver.remaining(), STEP_S)), services)
 
 
 def alive(tag: str, services: Services) -> tuple[str, ...]:

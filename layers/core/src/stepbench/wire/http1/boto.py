@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import socket
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.awsrequest import (
@@ -19,7 +20,7 @@ from botocore.awsrequest import (
     AWSResponse,
 )
 from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError
 from urllib3.exceptions import ReadTimeoutError as UrllibReadTimeoutError
 
 from stepbench.contracts.endpoint import forbidden_name
@@ -37,8 +38,12 @@ ClientT = TypeVar("ClientT")
 
 MOST_ANSWER_BYTES = 32 * 2**20
 """Of a control-plane answer: the largest of AWS's, a page of an execution's history, has some 25 MB."""
-_SLOWEST_BYTES_PER_S = 2**20
-"""A payload that is sent, or read as a stream, has a second more for so many bytes."""
+_SLOWEST_BYTES_PER_S = 2**15
+"""A payload that is sent has a second more for so many bytes: several may share a slow line."""
+_LENGTHS = ("content-length", "x-amz-decoded-content-length")
+"""Of a payload; the second of one that is sent in chunks, as all of S3's are over HTTPS."""
+_PIECE_BYTES = 2**17
+"""Of a stream that is read whole: each piece has a time of its own, so that a slow line that goes on is not cut."""
 
 
 def bounded_client(client: ClientT, most_bytes: int = MOST_ANSWER_BYTES) -> ClientT:
@@ -77,11 +82,14 @@ class WholeSession:
     def send(self, request: AWSPreparedRequest) -> AWSResponse:
         """Send a request, and return its answer. Raises what `URLLib3Session.send` does."""
         is_stream, request.stream_output = request.stream_output, True  # else it would read all that comes
-        limit_s = self._limit_s + int(request.headers.get("content-length") or 0) / _SLOWEST_BYTES_PER_S
+        sent = max(int(request.headers.get(name) or 0) for name in _LENGTHS)
+        limit_s = self._limit_s + sent / _SLOWEST_BYTES_PER_S
         try:
             with within(limit_s) as limit:
                 answer = self._session.send(request)
-                raw = self._stream(answer, limit) if is_stream else _Body(_read(answer.raw, self._most_bytes))
+                refused = answer.status_code >= HTTPStatus.MULTIPLE_CHOICES  # of which botocore reads all itself
+                whole = refused or not is_stream
+                raw = _Body(_read(answer.raw, self._most_bytes)) if whole else self._stream(answer, limit)
         except (TimeoutError, UrllibReadTimeoutError) as error:
             raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
         except HTTPError as error:
@@ -94,8 +102,7 @@ class WholeSession:
         self._session.close()
 
     def _stream(self, answer: AWSResponse, limit: CallLimit) -> _Stream:
-        length = int(answer.headers.get("content-length") or 0)
-        return _Stream(answer.raw, limit.socket, self._limit_s + length / _SLOWEST_BYTES_PER_S)
+        return _Stream(answer.raw, limit.socket, self._limit_s + _PIECE_BYTES / _SLOWEST_BYTES_PER_S)
 
 
 def _read(raw: Any, most_bytes: int) -> bytes:  # noqa: ANN401 -- urllib3's answer
@@ -117,19 +124,28 @@ class _Body(io.BytesIO):
 
 
 class _Stream:
-    """A body that its reader takes piece by piece; each call to `read` ends in total."""
+    """A body that its reader takes piece by piece; each piece of up to 128 KiB comes within a time."""
 
     def __init__(self, raw: Any, connected: socket.socket | None, limit_s: float) -> None:  # noqa: ANN401 -- urllib3's
         self._raw = raw
         self._connected = connected
         self._limit_s = limit_s
 
-    def read(self, *args: Any, **kwargs: Any) -> bytes:  # noqa: ANN401 -- urllib3's
+    def read(self, amt: int | None = None, **kwargs: Any) -> bytes:  # noqa: ANN401 -- urllib3's
         """Read as `urllib3.HTTPResponse` does. Raises ReadTimeoutError, and what that does."""
+        body = bytearray()
+        while (left := _PIECE_BYTES if amt is None else min(amt - len(body), _PIECE_BYTES)) > 0:
+            piece = self._piece(left, **kwargs)
+            body += piece
+            if not piece:
+                break
+        return bytes(body)
+
+    def _piece(self, amt: int, **kwargs: Any) -> bytes:  # noqa: ANN401 -- urllib3's
         try:
             with within(self._limit_s) as limit:
                 limit.use(self._connected)
-                found: bytes = self._raw.read(*args, **kwargs)
+                found: bytes = self._raw.read(amt, **kwargs)
                 return found
         except TimeoutError as error:
             raise ReadTimeoutError(endpoint_url="of the stream", error=error) from error
@@ -149,7 +165,10 @@ class _Judged(LimitedConnection):
 
     def _new_conn(self) -> socket.socket:
         host = self._dns_host
-        found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)
+        try:
+            found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise NameResolutionError(host, self, error) from error  # type: ignore[arg-type] # it is one, by its subclasses
         addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
         if reason := forbidden_name(host, addresses):
             raise ForbiddenAddressError(reason)
