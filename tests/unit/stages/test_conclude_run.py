@@ -112,11 +112,17 @@ def test_an_unknown_run_is_no_mistake() -> None:
     assert aws.events == []
 
 
-def suspicious(memory: MemoryServices, run_id: str, **fields: Any) -> None:  # noqa: ANN401 -- the output's fields
+NIGHTLY = RunRequest(plan="nightly", source="schedule", scheduled="arn night")
+
+
+def suspicious(
+    memory: MemoryServices,
+    run_id: str,
+    request: RunRequest = NIGHTLY,
+    **fields: Any,  # noqa: ANN401 -- the output's
+) -> None:
     """Conclude a run whose report has something to say of the runs before it."""
-    memory.services.runs.put_model(
-        layout.run_key(run_id, "request.json"), RunRequest(plan="nightly", source="schedule", scheduled="arn night")
-    )
+    memory.services.runs.put_model(layout.run_key(run_id, "request.json"), request)
     task = ConcludeRunInput(run_id=run_id, machine_arn="machine", report=report(run_id, **fields))
     conclude_run(task, memory.services)
 
@@ -146,11 +152,8 @@ def test_a_plan_whose_addresses_were_signed_is_not_run_again() -> None:
     """Their queries are stored nowhere, and without them the further run would fail."""
     memory, aws = queue()
     arrive(memory, "first", 1)
-    key = layout.run_key("first", "request.json")
-    request = memory.services.runs.get_model(key, RunRequest)
-    signed = {"name": "nightly", "source": "https://h/f?(hidden)"}
-    memory.services.runs.put_model(key, request.model_copy(update={"plan": signed}))
-    suspicious(memory, "first", confirm=True)
+    signed = RunRequest(plan={"name": "nightly", "source": "https://h/f?(hidden)"}, source="schedule")
+    suspicious(memory, "first", signed, confirm=True)
     assert aws.started == {}
 
 
