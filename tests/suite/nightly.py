@@ -61,7 +61,7 @@ WITH_CASES = {"api": (*MAKE, "test-api")}
 def all_parts() -> dict[str, Part]:
     """Return every part by its name: those that a mark names, and suites of their own."""
     marked = {
-        name: Part(WITH_CASES.get(name, (*PYTEST, "--nightly", name)), LIMITS_S.get(name, USUAL_LIMIT_S), about)
+        name: Part(WITH_CASES.get(name, (*PYTEST, f"--nightly={name}")), LIMITS_S.get(name, USUAL_LIMIT_S), about)
         for name, about in PARTS.items()
     }
     return marked | {
