@@ -52,7 +52,7 @@ class Ended(NamedTuple):
         return "out of time" if self.code in OUT_OF_TIME else "failed"
 
 
-LIMITS_S = {"api": 1_200, "cassandra": 900, "faults": 1_200, "permissions": 900}
+LIMITS_S = {"api": 1_200, "cassandra": 900, "faults": 1_200, "layers": 900, "permissions": 900}
 """Of parts that take longer than most."""
 USUAL_LIMIT_S = 600
 WITH_CASES = {"api": (*MAKE, "test-api")}
@@ -69,7 +69,7 @@ def all_parts() -> dict[str, Part]:
         "ministack": Part((*MAKE, "test-emulator", "EMULATOR=ministack"), 1_500, "a rehearsal and a deletion"),
         "localstack": Part((*MAKE, "test-emulator", "EMULATOR=localstack"), 1_500, "the machines on another emulator"),
         "sam-local": Part((*MAKE, "test-sam-local"), 5_400, "every function in Docker", "docker"),
-        "security": Part((*MAKE, "check-security"), 600, "the templates by checkov's rules"),
+        "security": Part((*MAKE, "check-security"), 300, "the templates by checkov's rules"),
     }
 
 
