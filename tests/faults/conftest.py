@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from tests.faults.cases import Case, every_case, tour
+from tests.faults.cases import HOME, Case, every_case, tour
 from tests.faults.judging import Verdict, table
 from tests.faults.surroundings import Surroundings, fresh_surroundings
 
@@ -67,10 +68,16 @@ def shared() -> Iterator[Surroundings]:
 
 
 @pytest.fixture
-def surroundings(shared: Surroundings) -> Surroundings:
-    """Return the environment, whole and up."""
-    shared.ensure_up()
-    return shared
+def surroundings(request: pytest.FixtureRequest) -> Iterator[Surroundings]:
+    """Yield the environment, whole and up; one of its own where the case fills the disk of a home."""
+    case = request.getfixturevalue("case") if "case" in request.fixturenames else None
+    with ExitStack() as stack:
+        if case is not None and case.process == HOME:
+            found = stack.enter_context(fresh_surroundings(home_disk=True))
+        else:
+            found = request.getfixturevalue("shared")
+        found.ensure_up()
+        yield found
 
 
 @pytest.fixture

@@ -11,33 +11,40 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psutil
-from tests.end_to_end.deployment import Deployment, sandboxes
+from tests.end_to_end.deployment import Deployment, sandboxes, tasks, wait_for
 from tests.faults.cases import (
     BACKEND,
     BROKEN_STREAMS,
     CLOSED_TERMINAL,
     COMMAND,
     FULL_DISK,
+    HOME,
     KILL,
     REQUESTS,
     SANDBOXES,
     SLOW,
     STOP,
+    TASK,
     WRITER,
     Case,
 )
-from tests.faults.streams import Reader, fill, pipes, small_disk, terminal
+from tests.faults.clocks import steppable
+from tests.faults.streams import Reader, fill, make_room, pipes, small_disk, terminal
 
 STOP_S, SLOW_S = 5.0, 4.0
 TURN_S = 0.025
 """Half of a slow process's period: SIGSTOP for so long, SIGCONT for so long."""
+TASK_LIMIT_S = 20
 CLIENT = re.compile(r"127\.0\.0\.1\((\d+)\)")
 
 
 def find(process: str, deployment: Deployment, command: int) -> list[psutil.Process]:
     """Return the processes that a case's process is here and now; none where it is not there."""
     if process == COMMAND:
-        return [psutil.Process(command)]
+        return [psutil.Process(command)] if psutil.pid_exists(command) else []
+    if process == TASK:
+        wait_for(lambda: tasks(deployment), TASK_LIMIT_S, TURN_S)  # its container is started meanwhile
+        return tasks(deployment)
     if process in SANDBOXES:
         return sandboxes(deployment, process)
     if process == BACKEND:
@@ -108,12 +115,14 @@ class Attack:
         streams: options of `Popen` for it.
         reader: of what it writes, where that goes to no pipe of `Popen`'s.
         strike: does it to the command with this process number, and returns when it is over.
+        repair: what somebody does about it when the run has ended.
     """
 
     deployment: Deployment
     strike: Callable[[int], None]
     streams: Mapping[str, Any] = field(default_factory=dict)
     reader: Reader | None = None
+    repair: Callable[[], None] = lambda: None
 
 
 @contextlib.contextmanager
@@ -123,8 +132,13 @@ def attack(case: Case, deployment: Deployment) -> Iterator[Attack]:
         case "closed-terminal" | "broken-streams" as fault:
             with {CLOSED_TERMINAL: terminal, BROKEN_STREAMS: pipes}[fault]() as (reader, streams):
                 yield Attack(deployment, lambda _: reader.hang_up(), streams, reader)
+        case "full-disk" if case.process == HOME:
+            yield Attack(deployment, lambda _: fill(deployment.home), repair=lambda: make_room(deployment.home))
         case "full-disk":
             with small_disk(deployment.out / FULL_DISK) as out:
-                yield Attack(replace(deployment, out=out), lambda _: fill(out))
+                yield Attack(replace(deployment, out=out), lambda _: fill(out), repair=lambda: make_room(out))
+        case "clock-step":
+            with steppable(case.process, deployment) as (stepped, step):
+                yield Attack(stepped, lambda _: step())
         case fault:
             yield Attack(deployment, lambda pid: FAULTS[fault](find(case.process, deployment, pid)))

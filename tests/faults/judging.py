@@ -14,10 +14,14 @@ from tests.faults.cases import (
     BETWEEN,
     BROKEN_STREAMS,
     CLOCK,
+    CLOCK_STEP,
     CLOSED_TERMINAL,
     COMMAND,
     EMULATOR,
     ETCD,
+    FETCH,
+    FULL_DISK,
+    HOME,
     KILL,
     MEASURED,
     POSTGRESQL,
@@ -27,6 +31,8 @@ from tests.faults.cases import (
     REQUESTS,
     SLOW,
     STOP,
+    TASK,
+    TRANSFER,
     WATCHER,
     WRITER,
     Case,
@@ -78,10 +84,15 @@ CAUSES: Mapping[str, Cause] = {
     WATCHER: Cause(_RECEIVED, r"a watcher died|WatchLostError"),
     RECEIVER: Cause(_RECEIVED),
     ANALYSER: Cause(line=r"AnalyseTrial"),
+    TRANSFER: Cause(_GENERATOR | {"failed_outcomes"}),
+    TASK: Cause(_GENERATOR | {"failed_outcomes"}),
+    HOME: Cause(_REFUSED, rf"[Nn]o space left on device|disk full|{_NOT_LET_IN}"),
     COMMAND: Cause(
         line=r"status: stopped|run was stopped|interrupted|run here was killed|the results of run",
     ),
 }
+STEPPED = Cause(frozenset({"clock_drift"}), line=r"a clock was set|clock .* (moved|stepped)")
+"""What names a clock's step, whosever it is."""
 SERVERS = frozenset({EMULATOR, ETCD, POSTGRESQL, BACKEND, REDIS})
 HARMFUL = frozenset(
     {

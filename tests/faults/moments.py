@@ -7,15 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.end_to_end.deployment import wait_for
+from tests.end_to_end.deployment import POLL_S, wait_for
 from tests.faults.cases import (
     ANALYSIS,
     BETWEEN,
     DRAIN,
+    FETCH,
+    FILES,
     MEASURED,
     REDIS,
     SLOW,
     STOP,
+    TASK,
     TEAR_DOWN,
     WARM_UP,
     Case,
@@ -30,7 +33,19 @@ from stepbench.records.storage import layout
 RATE_PER_S = 20
 MOMENT_LIMIT_S = 180
 INTO_PHASE_S = 0.7
+FETCH_POLL_S = 0.05
+"""Between a run's end and the fetching of its results there is no more than a poll of the command's."""
 _STATES = {ANALYSIS: "AnalyseTrial", TEAR_DOWN: "TearDownTarget"}
+TRANSFERS, TRANSFER_MIB = 8, 50
+TRANSFER_TRIAL = {
+    "experiment": "transfer",
+    "platforms": ["lambda", "fargate"],
+    "sources": ["s3", "efs"],
+    "choice": "each",
+    "cold": "no",
+    "file_sizes_mib": [TRANSFER_MIB],
+}
+"""Reads of a large file for each platform and source: long enough that a fault meets one of them on its way."""
 WORKLOAD = {"mix": {"read": 1, "insert": 1}, "record": {"shape": "product"}, "records": 50}
 
 
@@ -60,6 +75,9 @@ def _trials(case: Case) -> int:
 
 def _trial(store: str, phases: list[dict[str, Any]]) -> dict[str, Any]:
     trial = {"target": {"store": store}, "phases": phases, "drain_limit_s": 10}
+    if store == FILES:
+        long = sum(step["count"] for phase in phases for step in phase["load"]) > RATE_PER_S
+        return {**TRANSFER_TRIAL, "transfers": TRANSFERS if long else 1}
     return {**trial, "experiment": "operations", "workload": WORKLOAD} if store == REDIS else trial
 
 
@@ -93,13 +111,18 @@ class HitTrial:
                 return self._wait(lambda: self._execution(self._ref))
             case "between":
                 return self._wait(lambda: self._execution(self._ref_before).get("status", RUNNING) != RUNNING)
+            case "fetch":
+                return self._wait(lambda: self._execution_of_run.get("status", RUNNING) != RUNNING, FETCH_POLL_S)
             case "analysis" | "tear-down" as moment:
                 return self._wait(lambda: _STATES[moment] in self._entered())
+            case "measured" if self.case.store == FILES:
+                state = "RunTransferTask" if self.case.process == TASK else "RunTransfer"
+                return self._wait(lambda: state in self._entered())
             case _:
                 return self._await_phase()
 
-    def _wait(self, condition: Callable[[], object]) -> bool:
-        wait_for(lambda: condition() or not self.alive(), MOMENT_LIMIT_S)
+    def _wait(self, condition: Callable[[], object], every_s: float = POLL_S) -> bool:
+        wait_for(lambda: condition() or not self.alive(), MOMENT_LIMIT_S, every_s)
         return bool(condition())
 
     def _await_phase(self) -> bool:
@@ -129,6 +152,10 @@ class HitTrial:
 
     def _trial(self, index: int) -> TrialRef:
         return TrialRef(run_id=self.run_id, trial=index, tag=trial_tag(self.run_id, index))
+
+    @property
+    def _execution_of_run(self) -> dict[str, Any]:
+        return next((found for found in self._executions(BENCHMARK) if found["name"] == self.run_id), {})
 
     def _execution(self, ref: TrialRef) -> dict[str, Any]:
         """Return the trial's execution, as it is listed; nothing before it has started."""

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-DISK_BYTES = 8 << 20
+DISK_BYTES, HOME_BYTES = 8 << 20, 1 << 30
+"""Of a disk for results; of one for a home, which `up` refuses with less than half of that free."""
 POLL_S = 0.1
 
 
@@ -75,10 +76,10 @@ def pipes() -> Iterator[tuple[Reader, dict[str, Any]]]:
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
+def small_disk(folder: Path, size_bytes: int = DISK_BYTES) -> Iterator[Path]:
     """Mount a small file system there, for which one has to be root."""
     folder.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", folder], check=True, timeout=60)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "none", folder], check=True, timeout=60)
     try:
         yield folder
     finally:
@@ -87,10 +88,18 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 FILLING = "filling"
+_PIECES_BYTES = (1 << 20, 4096)
 
 
 def fill(folder: Path) -> None:
     """Write until nothing more fits."""
-    with suppress(OSError), (folder / FILLING).open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
+    with (folder / FILLING).open("wb", buffering=0) as file:
+        for piece_bytes in _PIECES_BYTES:
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(piece_bytes))
+
+
+def make_room(folder: Path) -> None:
+    """Remove what has filled a disk."""
+    (folder / FILLING).unlink()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from tests.end_to_end.deployment import GONE, REST_S, UP_LIMIT_S, Deployment, wait_for
+from tests.faults.streams import HOME_BYTES, small_disk
 from tests.suite.leftovers import describe, processes_of
 
 from stepbench.local.processes import family
@@ -81,14 +82,19 @@ class Surroundings:
 
 
 @contextmanager
-def fresh_surroundings() -> Iterator[Surroundings]:
-    """Yield an environment of its own, in which nothing is started; at the end nothing of it may be left."""
+def fresh_surroundings(*, home_disk: bool = False) -> Iterator[Surroundings]:
+    """
+    Yield an environment of its own, in which nothing is started; at the end nothing of it may be left.
+
+    `home_disk`: its home is a disk of its own, for which one has to be root.
+    """
     with tempfile.TemporaryDirectory(prefix="stepbench-faults-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # a PostgreSQL that root starts runs as another user
         surroundings = Surroundings.make(folder)
-        yield surroundings
-        down = surroundings.deployment.command("down")
-        assert down.code == 0, down.stderr
-        left = surroundings.footprint()
+        with small_disk(folder / "home", HOME_BYTES) if home_disk else nullcontext():
+            yield surroundings
+            down = surroundings.deployment.command("down")
+            assert down.code == 0, down.stderr
+            left = surroundings.footprint()
         assert left == {"temporary files": [], "strays": []}, left

@@ -10,7 +10,6 @@ from tests.faults.conftest import VERDICT
 from tests.faults.inflicting import Attack, attack
 from tests.faults.judging import WORKED, Ended, Verdict, check_accounting, check_cause, read_ended
 from tests.faults.moments import HitTrial, following_plan, plan_of
-from tests.faults.streams import FILLING
 
 if TYPE_CHECKING:
     from tests.faults.surroundings import Surroundings
@@ -50,8 +49,8 @@ def _run(attacked: Attack, case: Case) -> Ended:
         assert trial.await_moment()
         attacked.strike(process.pid)
         finished = finish(process)
-    if case.fault == FULL_DISK:  # somebody makes room
-        (attacked.deployment.out / FILLING).unlink()
+    attacked.repair()
+    if case.fault == FULL_DISK:  # somebody has made room
         attacked.deployment.command("report", trial.run_id, "--out", attacked.deployment.out)
     told = attacked.reader.text if attacked.reader else finished.stderr
     return read_ended(finished.code, told, attacked.deployment.out / trial.run_id)
