@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.end_to_end.deployment import Deployment
 from tests.faults.cases import COMMAND
+
+if TYPE_CHECKING:
+    from tests.end_to_end.deployment import Deployment
 
 STEP_S = 4
 """More than any event of these loads waits."""

@@ -19,8 +19,6 @@ from tests.faults.cases import (
     COMMAND,
     EMULATOR,
     ETCD,
-    FETCH,
-    FULL_DISK,
     HOME,
     KILL,
     MEASURED,
@@ -177,10 +175,9 @@ def harms(case: Case, ended: Ended) -> list[str]:
         found += ["incomplete"] if trial["incomplete"] else []
         counts = trial["accounting"] or {}
         found += [f"{counts[part]} {part}" for part in COUNTS if counts.get(part)]
-        longest_ms = [
-            window[what]["max"] for window in trial["windows"] for what in ("response_write_ms", "latency_ms")
-        ]
-        found += [f"one took {most:.0f} ms" for most in longest_ms if most is not None and most > LONG_MS]
+        times = [window[what] for window in trial["windows"] for what in ("response_write_ms", "latency_ms")]
+        ends_ms = [each[end] for each in times for end in ("min", "max") if each.get(end) is not None]
+        found += [f"one took {each:.0f} ms" for each in ends_ms if not 0 <= each <= LONG_MS]
     return found
 
 
@@ -212,7 +209,7 @@ def check_cause(case: Case, ended: Ended, next_stderr: str) -> str:
         all(text.endswith(" unsent") for text in harm) and case.process != WRITER
     ):  # a slow start of the machine, as the caveat says
         return f"{NAMED}: unsent"
-    cause = CAUSES[case.process]
+    cause = STEPPED if case.fault == CLOCK_STEP else CAUSES[case.process]
     named = sorted(kinds & cause.kinds) + [found[0] for found in [re.search(cause.line, told)] if found]
     slowed = case.fault == SLOW and case.process in SERVERS
     if ended.code == 0 and (slowed or (case.process, case.fault) == (BACKEND, STOP)):

@@ -106,20 +106,22 @@ class HitTrial:
         """Wait for the case's moment; tell whether it came."""
         if not self._wait(self._find_run):
             return False
+        if self.case.moment in {WARM_UP, MEASURED, DRAIN} and self.case.store != FILES:
+            return self._await_phase()
+        return self._wait(self._has_come, FETCH_POLL_S if self.case.moment == FETCH else POLL_S)
+
+    def _has_come(self) -> object:
         match self.case.moment:
             case "prepare":
-                return self._wait(lambda: self._execution(self._ref))
+                return self._execution(self._ref)
             case "between":
-                return self._wait(lambda: self._execution(self._ref_before).get("status", RUNNING) != RUNNING)
+                return self._execution(self._ref_before).get("status", RUNNING) != RUNNING
             case "fetch":
-                return self._wait(lambda: self._execution_of_run.get("status", RUNNING) != RUNNING, FETCH_POLL_S)
-            case "analysis" | "tear-down" as moment:
-                return self._wait(lambda: _STATES[moment] in self._entered())
-            case "measured" if self.case.store == FILES:
-                state = "RunTransferTask" if self.case.process == TASK else "RunTransfer"
-                return self._wait(lambda: state in self._entered())
-            case _:
-                return self._await_phase()
+                return self._execution_of_run.get("status", RUNNING) != RUNNING
+            case "measured":
+                return ("RunTransferTask" if self.case.process == TASK else "RunTransfer") in self._entered()
+            case moment:
+                return _STATES[moment] in self._entered()
 
     def _wait(self, condition: Callable[[], object], every_s: float = POLL_S) -> bool:
         wait_for(lambda: condition() or not self.alive(), MOMENT_LIMIT_S, every_s)
