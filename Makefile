@@ -59,7 +59,7 @@ nightly: setup setup-test ## What takes too long for each change, part by part: 
 	$(VENV)/bin/python -m tests.suite.nightly $(PART)
 
 test-faults: setup setup-test ## Set up, then the fault tour (35 minutes): SEED=…, FULL=1, or CLEAN=50 runs without a fault
-	.ci/system-packages faketime
+	.ci/system-packages cc
 	$(VENV)/bin/python -m pytest tests/faults $(if $(CLEAN),--clean $(CLEAN),$(PARALLEL)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full) $(if $(RESULTS),--results "$(RESULTS)") $(PYTEST_ARGS)
 

@@ -18,7 +18,6 @@ from tests.faults.cases import (
     REDIS,
     SLOW,
     STOP,
-    TASK,
     TEAR_DOWN,
     WARM_UP,
     Case,
@@ -119,7 +118,7 @@ class HitTrial:
             case "fetch":
                 return self._execution_of_run.get("status", RUNNING) != RUNNING
             case "measured":
-                return ("RunTransferTask" if self.case.process == TASK else "RunTransfer") in self._entered()
+                return self.stack.table.beats(self._ref.tag)  # of reads, whose states are in executions of their own
             case moment:
                 return _STATES[moment] in self._entered()
 
