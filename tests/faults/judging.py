@@ -97,9 +97,14 @@ HARMFUL = frozenset(
         *((process, KILL) for process in (EMULATOR, ETCD, POSTGRESQL, REDIS, BACKEND, WRITER, COMMAND)),
         *((process, STOP) for process in (ETCD, REDIS, BACKEND, WRITER)),
         *((COMMAND, request) for request in REQUESTS),
+        *((process, CLOCK_STEP) for process in (RECEIVER, WATCHER)),
     }
 )
 """Faults that cannot go without harm in a measured phase: a case that finds none has missed its process."""
+
+
+RETRIED = frozenset({(process, KILL) for process in (TASK, TRANSFER)})
+"""Faults that another attempt makes good, so that no number has them: the caveats have to."""
 
 
 class Verdict(NamedTuple):
@@ -193,11 +198,13 @@ def check_cause(case: Case, ended: Ended, next_stderr: str) -> str:
     A command that was killed says nothing any more; the next one says that it was.
     """
     harm = harms(case, ended)
+    kinds = {caveat["kind"] for trial in ended.trials for caveat in trial["caveats"]}
+    if (case.process, case.fault) in RETRIED and not kinds & CAUSES[case.process].kinds:
+        return f"not named: no attempt is said to have died; {sorted(kinds)}"
     if not harm:
         missed = case.moment == MEASURED and (case.process, case.fault) in HARMFUL
         return "harmless, which it cannot be" if missed else NOT_HARMED
     killed = (case.process, case.fault) == (COMMAND, KILL)
-    kinds = {caveat["kind"] for trial in ended.trials for caveat in trial["caveats"]}
     failures = [
         f"{trial['failure']['error']}: {trial['failure']['cause']}" for trial in ended.trials if trial["failure"]
     ]

@@ -10,6 +10,7 @@ from tests.samples.lambda_api import Invocation, lambda_api
 from tests.samples.records import REF, dynamodb_record, s3_record
 from tests.samples.services import AWAY, MemoryServices, fail
 
+from stepbench.clock import STEP_NS
 from stepbench.clock_offset import ClockOffset
 from stepbench.contracts.identity import EventId, put_key, trial_tag, update_key
 from stepbench.errors import RecordsUnavailableError
@@ -155,6 +156,7 @@ def test_the_clock_is_read_once_a_minute_for_each_trial(
 ) -> None:
     """Each reading costs milliseconds of the sandbox's time."""
     monkeypatch.setattr(stage, "measure_offset", lambda *_: ClockOffset(-5, 2))
+    monkeypatch.setattr(stage, "real_minus_monotonic_ns", lambda: receiver.sandbox.anchor_ns)  # nobody is interrupted
     for at_ns, event in ((0, EVENT), (1, EVENT), (2, OTHER), (MINUTE_NS, EVENT)):
         receive_events({"Records": [dynamodb_record(event)]}, T4_NS + at_ns, f"request-{at_ns}", receiver)
     samples = behind.services.table.clocks(REF.tag)
@@ -163,6 +165,19 @@ def test_the_clock_is_read_once_a_minute_for_each_trial(
         ("receiver", "sandbox-1", MINUTE_NS, -5, 2),
     ]
     assert len(behind.services.table.clocks(OTHER.tag)) == 1
+
+
+def test_a_clock_that_was_set_is_read_again(
+    receiver: Receiver, behind: MemoryServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Latencies were once off by 4 s without a word, and the store was said to fall behind."""
+    apart_ns = [0, STEP_NS, 2 * STEP_NS + 1, 2 * STEP_NS + 1, 0]
+    monkeypatch.setattr(stage, "real_minus_monotonic_ns", iter(apart_ns).__next__)
+    monkeypatch.setattr(stage, "measure_offset", lambda *_: ClockOffset(-5, 2))
+    receiver.sandbox.anchor_ns = 0
+    for number in range(len(apart_ns)):
+        receive_events({"Records": [dynamodb_record(EVENT)]}, T4_NS + number, f"request-{number}", receiver)
+    assert [each.at_ns - T4_NS for each in behind.services.table.clocks(REF.tag)] == [0, 2, 4]
 
 
 def test_trials_of_a_batch_share_a_reading_of_the_clock(

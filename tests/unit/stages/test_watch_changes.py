@@ -350,6 +350,17 @@ def test_the_watchers_clock_is_read_once_a_minute(monkeypatch: pytest.MonkeyPatc
     assert samples[0].sandbox.startswith("watcher-0-")
 
 
+def test_a_clock_that_is_set_is_read_again_and_is_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that was seen then once counted as unwatched, and the latencies after it were off by the step, unsaid."""
+    monkeypatch.setattr(stage, "measure_offset", lambda _, clock: ClockOffset(clock.stepped_ns, 2))
+    watcher = Watcher()
+    watcher.at(5.5, lambda: watcher.clock.step(4 * SECOND_NS))
+    watcher.run(20)
+    assert [sample.offset_ns for sample in watcher.table.clocks(REF.tag)] == [0, 4 * SECOND_NS]
+    (watch,) = read_watches(watcher.table, REF.tag)
+    assert watch.pauses_ns == ()
+
+
 @pytest.mark.parametrize(("log_t4", "lines"), [("all", 2), ("none", 0)])
 def test_what_is_packed_is_printed_once_though_the_table_has_to_be_asked_again(
     log_t4: Literal["all", "none"], lines: int, capsys: pytest.CaptureFixture[str]

@@ -53,7 +53,7 @@ class AnchoredClock(SystemClock):
     """
 
     def __init__(self) -> None:
-        self._offset_ns = _real_minus_monotonic_ns()
+        self._offset_ns = real_minus_monotonic_ns()
 
     def now_ns(self) -> int:
         """Return the anchor plus monotonic time since, in nanoseconds."""
@@ -61,14 +61,16 @@ class AnchoredClock(SystemClock):
 
     def drift_ns(self) -> int:
         """Return CLOCK_REALTIME minus this clock, in nanoseconds."""
-        return _real_minus_monotonic_ns() - self._offset_ns
+        return real_minus_monotonic_ns() - self._offset_ns
 
 
+STEP_NS = 10_000_000
+"""By so much no oscillator or slewing moves a clock between two looks at it: somebody has set it."""
 _LOOKS = 5
 """Whoever is interrupted in the middle of a look sees the two clocks apart by half of the interruption."""
 
 
-def _real_minus_monotonic_ns() -> int:
+def real_minus_monotonic_ns() -> int:
     """Return the difference of both clocks in the look that took the shortest."""
     looks = []
     for _ in range(_LOOKS):

@@ -17,7 +17,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.clock import SystemClock
+from stepbench.clock import STEP_NS, SystemClock, real_minus_monotonic_ns
 from stepbench.clock_offset import measure_offset
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.formats.deliveries import T3_RESOLUTION_NS, pack_delivery
@@ -54,7 +54,7 @@ class Sandbox:
 
     ready_ns: the end of its init phase. init_ns: how long that took, from the import of its handler's module. cold:
     nothing was invoked in it yet. started_s: of this invocation, `time.monotonic`. clock_read_ns: trial tag to the time
-    of its last clock sample.
+    of its last clock sample. anchor_ns: its clock minus the monotonic one, at its last invocation.
     """
 
     def __init__(self, name: str, imported_ns: int, ready_ns: int) -> None:
@@ -64,10 +64,18 @@ class Sandbox:
         self.init_ns = ready_ns - imported_ns
         self.started_s = 0.0
         self.clock_read_ns: dict[str, int] = {}
+        self.anchor_ns = real_minus_monotonic_ns()
 
     def begin(self, t4_ns: int) -> bool:
-        """Begin an invocation; return whether it is a cold start: the first, for which the sandbox was made."""
+        """
+        Begin an invocation; return whether it is a cold start: the first, for which the sandbox was made.
+
+        The readings of a clock that was set since the last one say nothing any more, so it is read again.
+        """
         self.started_s = time.monotonic()
+        before_ns, self.anchor_ns = self.anchor_ns, real_minus_monotonic_ns()
+        if abs(self.anchor_ns - before_ns) > STEP_NS:
+            self.clock_read_ns.clear()
         cold, self.cold = self.cold and t4_ns - self.ready_ns < AHEAD_NS, False
         return cold
 

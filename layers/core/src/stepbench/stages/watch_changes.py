@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepbench.clock import STEP_NS
 from stepbench.clock_offset import measure_offset
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import WatchChangesInput, WatchChangesOutput
@@ -167,14 +168,20 @@ async def _read(driver: Watchable, turn: _Turn) -> None:
 
 
 async def _notice_pauses(turn: _Turn) -> None:
-    """Note when the process did not run, on the loop that stamps what arrives: that was stamped afterwards."""
-    clock, tick_ns = turn.services.clock, round(turn.pace.tick_s * 1e9)
+    """
+    Note when the process did not run, on the loop that stamps what arrives: that was stamped afterwards.
+
+    A clock that was set looks the same, but for the loop's own, which nobody sets: it is read against its reference.
+    """
+    clock, loop, tick_ns = turn.services.clock, asyncio.get_running_loop(), round(turn.pace.tick_s * 1e9)
     while True:
-        due_ns = clock.now_ns() + tick_ns
+        due_ns, due_s = clock.now_ns() + tick_ns, loop.time() + turn.pace.tick_s
         await asyncio.sleep(turn.pace.tick_s)
-        now_ns = clock.now_ns()
-        if now_ns - due_ns > PAUSE_S * 1e9:
+        now_ns, late_s = clock.now_ns(), loop.time() - due_s
+        if late_s > PAUSE_S:
             turn.pauses_ns.append((due_ns, now_ns))
+        if abs(now_ns - due_ns - late_s * 1e9) > STEP_NS:
+            turn.clock_due_ns = 0
 
 
 async def _attend(turn: _Turn, reader: asyncio.Task[None]) -> bool:

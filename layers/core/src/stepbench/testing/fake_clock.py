@@ -25,6 +25,7 @@ class FakeClock:
 
     def __init__(self, now_ns: int = START_NS) -> None:
         self._now_ns = now_ns
+        self.stepped_ns = 0
         self.slept_s: list[float] = []
 
     def now_ns(self) -> int:
@@ -34,6 +35,11 @@ class FakeClock:
     def advance(self, ns: int) -> None:
         """Let time pass."""
         self._now_ns += ns
+
+    def step(self, ns: int) -> None:
+        """Set it forward: no time passes, and a loop's own clock stays as it is."""
+        self._now_ns += ns
+        self.stepped_ns += ns
 
     def drift_ns(self) -> int:
         """None: what a writer asks of its anchored clock."""
@@ -62,12 +68,12 @@ class FakeClock:
 class _FakeLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
-        self._started_ns = clock.now_ns()
+        self._started_ns = clock.now_ns() - clock.stepped_ns
         super().__init__(_ImpatientSelector(clock))
 
     def time(self) -> float:
         # Counted from the start, so that a float still tells nanoseconds apart.
-        return (self._clock.now_ns() - self._started_ns) / _SECOND_NS
+        return (self._clock.now_ns() - self._clock.stepped_ns - self._started_ns) / _SECOND_NS
 
     def run_in_executor(self, _executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # noqa: ANN401 -- as typeshed's
         # A real thread would take real time, while this clock runs through everything that is due meanwhile.
