@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psutil
-from tests.end_to_end.deployment import Deployment, sandboxes, tasks, wait_for
+from tests.end_to_end.deployment import Deployment, sandboxes, tasks
 from tests.faults.cases import (
     BACKEND,
     BROKEN_STREAMS,
     CLOSED_TERMINAL,
     COMMAND,
+    FILES,
     FULL_DISK,
     HOME,
     KILL,
@@ -29,12 +30,16 @@ from tests.faults.cases import (
     Case,
 )
 from tests.faults.clocks import steppable
+from tests.faults.moments import plan_of
 from tests.faults.streams import Reader, fill, make_room, pipes, small_disk, terminal
+
+from stepbench.testing.fault_proxy import Limit, Rule, fault_proxy, http1
 
 STOP_S, SLOW_S = 5.0, 4.0
 TURN_S = 0.025
 """Half of a slow process's period: SIGSTOP for so long, SIGCONT for so long."""
-TASK_LIMIT_S = 20
+READ_BYTES_PER_S = 1 << 20
+"""So slow the reads of transfers from S3 are made: each takes four seconds, so that a fault meets it on its way."""
 CLIENT = re.compile(r"127\.0\.0\.1\((\d+)\)")
 
 
@@ -43,7 +48,6 @@ def find(process: str, deployment: Deployment, command: int) -> list[psutil.Proc
     if process == COMMAND:
         return [psutil.Process(command)] if psutil.pid_exists(command) else []
     if process == TASK:
-        wait_for(lambda: tasks(deployment), TASK_LIMIT_S, TURN_S)  # its container is started meanwhile
         return tasks(deployment)
     if process in SANDBOXES:
         return sandboxes(deployment, process)
@@ -112,6 +116,7 @@ class Attack:
 
     Attributes:
         deployment: where it is run; its results go to its `out`.
+        plan: what is run.
         streams: options of `Popen` for it.
         reader: of what it writes, where that goes to no pipe of `Popen`'s.
         strike: does it to the command with this process number, and returns when it is over.
@@ -119,6 +124,7 @@ class Attack:
     """
 
     deployment: Deployment
+    plan: dict[str, Any]
     strike: Callable[[int], None]
     streams: Mapping[str, Any] = field(default_factory=dict)
     reader: Reader | None = None
@@ -128,17 +134,36 @@ class Attack:
 @contextlib.contextmanager
 def attack(case: Case, deployment: Deployment) -> Iterator[Attack]:
     """Yield the attack of a case."""
+    with _plan(case, deployment) as plan, _attack(case, deployment, plan) as attacked:
+        yield attacked
+
+
+@contextlib.contextmanager
+def _plan(case: Case, deployment: Deployment) -> Iterator[dict[str, Any]]:
+    """Yield a case's plan; transfers go through a proxy that slows them down."""
+    plan = plan_of(case)
+    if case.store != FILES:
+        yield plan
+        return
+    with fault_proxy(deployment.endpoint("emulator"), http1) as proxy:
+        proxy.follow(Rule(Limit(READ_BYTES_PER_S), b"GET /"))
+        target = {"store": "files", "endpoint": proxy.url}
+        yield {**plan, "trials": [{**trial, "target": target} for trial in plan["trials"]]}
+
+
+@contextlib.contextmanager
+def _attack(case: Case, deployment: Deployment, plan: dict[str, Any]) -> Iterator[Attack]:
     match case.fault:
         case "closed-terminal" | "broken-streams" as fault:
             with {CLOSED_TERMINAL: terminal, BROKEN_STREAMS: pipes}[fault]() as (reader, streams):
-                yield Attack(deployment, lambda _: reader.hang_up(), streams, reader)
+                yield Attack(deployment, plan, lambda _: reader.hang_up(), streams, reader)
         case "full-disk" if case.process == HOME:
-            yield Attack(deployment, lambda _: fill(deployment.home), repair=lambda: make_room(deployment.home))
+            yield Attack(deployment, plan, lambda _: fill(deployment.home), repair=lambda: make_room(deployment.home))
         case "full-disk":
             with small_disk(deployment.out / FULL_DISK) as out:
-                yield Attack(replace(deployment, out=out), lambda _: fill(out), repair=lambda: make_room(out))
+                yield Attack(replace(deployment, out=out), plan, lambda _: fill(out), repair=lambda: make_room(out))
         case "clock-step":
             with steppable(case.process, deployment) as (stepped, step):
-                yield Attack(stepped, lambda _: step())
+                yield Attack(stepped, plan, lambda _: step())
         case fault:
-            yield Attack(deployment, lambda pid: FAULTS[fault](find(case.process, deployment, pid)))
+            yield Attack(deployment, plan, lambda pid: FAULTS[fault](find(case.process, deployment, pid)))

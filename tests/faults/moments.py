@@ -18,7 +18,9 @@ from tests.faults.cases import (
     REDIS,
     SLOW,
     STOP,
+    TASK,
     TEAR_DOWN,
+    TRANSFER,
     WARM_UP,
     Case,
 )
@@ -35,16 +37,16 @@ INTO_PHASE_S = 0.7
 FETCH_POLL_S = 0.05
 """Between a run's end and the fetching of its results there is no more than a poll of the command's."""
 _STATES = {ANALYSIS: "AnalyseTrial", TEAR_DOWN: "TearDownTarget"}
-TRANSFERS, TRANSFER_MIB = 8, 50
+PLATFORMS = {TASK: ["fargate"], TRANSFER: ["lambda"]}
+"""Of the trial that hits a process of one; others have both."""
 TRANSFER_TRIAL = {
     "experiment": "transfer",
-    "platforms": ["lambda", "fargate"],
     "sources": ["s3", "efs"],
     "choice": "each",
     "cold": "no",
-    "file_sizes_mib": [TRANSFER_MIB],
+    "file_sizes_mib": [4],
+    "transfers": 2,
 }
-"""Reads of a large file for each platform and source: long enough that a fault meets one of them on its way."""
 WORKLOAD = {"mix": {"read": 1, "insert": 1}, "record": {"shape": "product"}, "records": 50}
 
 
@@ -54,7 +56,7 @@ def plan_of(case: Case) -> dict[str, Any]:
     phases = [_phase("measured", measured_s)]
     if case.moment == WARM_UP:
         phases.insert(0, {**_phase("warm-up", 2), "measured": False})
-    trials = [_trial(case.store, phases)]
+    trials = [_trial(case.store, phases, PLATFORMS.get(case.process))]
     return {"name": str(case), "trials": [_trial(case.store, [_phase("measured", 1)]), *trials][-_trials(case) :]}
 
 
@@ -72,11 +74,10 @@ def _trials(case: Case) -> int:
     return 2 if case.moment == BETWEEN else 1
 
 
-def _trial(store: str, phases: list[dict[str, Any]]) -> dict[str, Any]:
+def _trial(store: str, phases: list[dict[str, Any]], platforms: list[str] | None = None) -> dict[str, Any]:
     trial = {"target": {"store": store}, "phases": phases, "drain_limit_s": 10}
     if store == FILES:
-        long = sum(step["count"] for phase in phases for step in phase["load"]) > RATE_PER_S
-        return {**TRANSFER_TRIAL, "transfers": TRANSFERS if long else 1}
+        return {**TRANSFER_TRIAL, "platforms": platforms or ["lambda", "fargate"]}
     return {**trial, "experiment": "operations", "workload": WORKLOAD} if store == REDIS else trial
 
 
@@ -118,7 +119,7 @@ class HitTrial:
             case "fetch":
                 return self._execution_of_run.get("status", RUNNING) != RUNNING
             case "measured":
-                return self.stack.table.beats(self._ref.tag)  # of reads, whose states are in executions of their own
+                return any(not beat.get("ended") for beat in self.stack.table.beats(self._ref.tag).values())
             case moment:
                 return _STATES[moment] in self._entered()
 

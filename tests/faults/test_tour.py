@@ -9,7 +9,7 @@ from tests.faults.cases import COMMAND, FULL_DISK, KILL, Case
 from tests.faults.conftest import VERDICT
 from tests.faults.inflicting import Attack, attack
 from tests.faults.judging import WORKED, Ended, Verdict, check_accounting, check_cause, read_ended
-from tests.faults.moments import HitTrial, following_plan, plan_of
+from tests.faults.moments import HitTrial, following_plan
 
 if TYPE_CHECKING:
     from tests.faults.surroundings import Surroundings
@@ -42,7 +42,7 @@ def test_a_fault_is_named_loses_nothing_unsaid_and_leaves_nothing(
 
 def _run(attacked: Attack, case: Case) -> Ended:
     """Run the case's plan, strike at its moment, and await the end."""
-    with attacked.deployment.running(plan_of(case), **attacked.streams) as process:
+    with attacked.deployment.running(attacked.plan, **attacked.streams) as process:
         if attacked.reader is not None:
             attacked.reader.start()
         trial = HitTrial(attacked.deployment.stack, case, lambda: process.poll() is None)
