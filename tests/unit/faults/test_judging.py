@@ -3,7 +3,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.faults.cases import ANALYSIS, COMMAND, EMULATOR, ETCD, KILL, MEASURED, SLOW, STOP, WRITER, Case
+from tests.faults.cases import (
+    ANALYSIS,
+    CLOCK_STEP,
+    COMMAND,
+    EMULATOR,
+    ETCD,
+    FILES,
+    KILL,
+    MEASURED,
+    POSTGRESQL,
+    RECEIVER,
+    SLOW,
+    STOP,
+    TASK,
+    TRANSFER,
+    WRITER,
+    Case,
+)
 from tests.faults.judging import (
     COUNTS,
     HELD,
@@ -22,7 +39,7 @@ STOPPED = Case(ETCD, STOP, MEASURED, ETCD)
 
 
 def _ended(*caveats: str, code: int = 0, told: str = "", longest_ms: float = 3, **counts: int) -> Ended:
-    window = {"response_write_ms": {"max": longest_ms}, "latency_ms": {"max": None}}
+    window = {"response_write_ms": {"min": min(longest_ms, 0), "max": longest_ms}, "latency_ms": {"max": None}}
     trial: dict[str, Any] = {
         "incomplete": False,
         "failure": None,
@@ -72,6 +89,22 @@ def test_every_count_has_a_caveat_of_its_own(part: str, kind: str) -> None:
     """57 of 800 writes once failed under a caveat about something else."""
     assert check_cause(STOPPED, _ended("store_stalled", **{part: 57}), "").startswith("not named")  # type: ignore[arg-type]
     assert check_cause(STOPPED, _ended("store_stalled", kind, **{part: 57}), "").startswith("named")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("longest_ms", [4_000, -4_000])
+def test_a_clock_that_steps_is_named_as_that_whosever_it_is(longest_ms: float) -> None:
+    """A store that falls behind, or stalls, is what a reader would look for in vain."""
+    stepped = Case(RECEIVER, CLOCK_STEP, MEASURED, POSTGRESQL)
+    assert check_cause(stepped, _ended("store_stalled", longest_ms=longest_ms), "").startswith("not named")
+    assert check_cause(stepped, _ended("clock_drift", longest_ms=longest_ms), "") == "named: clock_drift"
+
+
+@pytest.mark.parametrize("process", [TASK, TRANSFER])
+def test_an_attempt_that_died_is_said_though_the_next_made_it_good(process: str) -> None:
+    """No count is off then, and the time that it took is in nobody's numbers."""
+    killed = Case(process, KILL, MEASURED, FILES)
+    assert check_cause(killed, _ended(), "").startswith("not named")
+    assert check_cause(killed, _ended("unrecorded"), "") == NOT_HARMED
 
 
 def test_a_fault_that_must_harm_and_does_not_has_missed_its_process() -> None:

@@ -64,13 +64,15 @@ def test_memory_of_a_control_group_counts(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 PROGRAM = """
-import resource, sys
+import os, resource, sys
 from pathlib import Path
 from stepbench.errors import PlanError
 from stepbench.local.machine_limits import require_room
 from stepbench.local.paths import Paths
 number, soft, hard = map(int, sys.argv[1:])
 resource.setrlimit(number, (soft, hard))
+if number == resource.RLIMIT_NPROC and os.getuid() == 0:
+    os.setuid(65_534)  # nobody: root has no such limit
 try:
     require_room(Paths(Path(), Path()), starts=False)
 except PlanError as error:
@@ -90,6 +92,7 @@ else:
             "ulimit -n: a local run needs 1,024 open files, as Lambda's functions have (got 256)",
         ),
         (resource.RLIMIT_NOFILE, 64, 2_048, "1024"),
+        (resource.RLIMIT_NPROC, 100, 100, "ulimit -u: a local run needs 512 processes and threads more (got "),
         (resource.RLIMIT_FSIZE, 1 << 20, 1 << 20, "ulimit -f: a local run needs 262,144 KiB for a file (got 1,024)"),
         (resource.RLIMIT_FSIZE, 1 << 20, 1 << 40, str(256 << 20)),
         (resource.RLIMIT_CPU, 60, 60, "ulimit -t: a local run needs 3,600 s of CPU for a process (got 60)"),
