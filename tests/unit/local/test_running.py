@@ -16,6 +16,7 @@ from stepbench.contracts.plan import Plan
 from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.errors import LocalEnvironmentError, PlanError, RecordsUnavailableError
+from stepbench.local import running
 from stepbench.local.executions import Executions
 from stepbench.local.fetching import NotFetchedError, RunFolder
 from stepbench.local.observer import LOST_S, Observer, watch
@@ -273,6 +274,20 @@ def test_an_interrupt_while_results_are_fetched_loses_none(tmp_path: Path, monke
     assert (outcome.stopped, outcome.error) == (True, None)
     assert (outcome.folder / "plan.json").read_bytes() == b"{}"
     assert "interrupt again to leave them" in ending.said[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [("succeeded", ["run r was over when it was interrupted; its results are whole"]), ("stopped", [])],
+)
+def test_an_interrupt_that_comes_too_late_to_stop_anything_is_said(
+    status: str, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code is that of a stopped run, the report that of a whole one: nothing told which was right."""
+    monkeypatch.setattr(running, "read_summary", lambda _: SimpleNamespace(status=status))
+    ending = Ending(tmp_path)
+    ending.collect(stopped=True)
+    assert ending.said == said
 
 
 def test_a_second_interrupt_ends_the_environment_while_results_are_fetched_too(tmp_path: Path) -> None:

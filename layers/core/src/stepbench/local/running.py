@@ -134,8 +134,7 @@ def _collect(observer: Observer, folder: RunFolder, document: dict[str, Any], ou
     executions, error = observer.executions, outcome.error
     if not isinstance(error, RunAbandonedError) or isinstance(error, NotTornDownError):
         try:
-            summary = read_summary(fetch(executions.stack.runs, outcome.run_id, folder.out))
-            summary = summary if outcome.stopped else _explain(executions, summary, folder)
+            summary = _fetch_summary(executions, folder, outcome)
             cause = "" if summary or outcome.stopped else _cause(executions)
             return replace(outcome, summary=summary, cause=cause)
         except PlanError:
@@ -161,6 +160,16 @@ def _collect(observer: Observer, folder: RunFolder, document: dict[str, Any], ou
         return replace(outcome, summary=read_summary(folder.path), error=error)
     except (Exception, KeyboardInterrupt) as raised:  # noqa: BLE001 -- by `error`, the environment ends
         return replace(outcome, cause=str(raised) or type(raised).__name__, error=error)
+
+
+def _fetch_summary(executions: Executions, folder: RunFolder, outcome: RunOutcome) -> RunSummary | None:
+    """Fetch everything; return the summary, in which each trial that failed has a cause."""
+    summary = read_summary(fetch(executions.stack.runs, outcome.run_id, folder.out))
+    if not outcome.stopped:
+        return _explain(executions, summary, folder)
+    if summary is not None and summary.status == "succeeded":
+        folder.notify(f"run {outcome.run_id} was over when it was interrupted; its results are whole")
+    return summary
 
 
 def _explain(executions: Executions, summary: RunSummary | None, folder: RunFolder) -> RunSummary | None:
