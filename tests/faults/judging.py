@@ -89,7 +89,7 @@ CAUSES: Mapping[str, Cause] = {
         line=r"status: stopped|run was stopped|interrupted|run here was killed|the results of run",
     ),
 }
-STEPPED = Cause(frozenset({"clock_drift"}), line=r"a clock was set|clock .* (moved|stepped)")
+STEPPED = Cause(frozenset({"clock_drift"}))
 """What names a clock's step, whosever it is."""
 SERVERS = frozenset({EMULATOR, ETCD, POSTGRESQL, BACKEND, REDIS})
 HARMFUL = frozenset(

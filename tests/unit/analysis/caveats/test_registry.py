@@ -42,6 +42,19 @@ def test_a_clock_that_moved_is_a_caveat() -> None:
     assert "clock_drift" in trial.kinds()
 
 
+@pytest.mark.parametrize(("ahead_ms", "is_said"), [(4_000, True), (-11, True), (9, False)])
+def test_clocks_that_were_set_to_different_times_are_a_caveat(ahead_ms: int, *, is_said: bool) -> None:
+    """A writer's was 4 s ahead from the start, so that every latency was below zero, and nothing said why."""
+    trial = Trial()
+    trial.records.phase(1, clocks=False)
+    for role, offset_ns in (("writer", ahead_ms * MS), ("receiver", 0)):
+        sample = ClockSample(role, f"{role}-1", START_NS, offset_ns, 500)
+        trial.memory.services.table.add_clock(trial.ref.tag, sample)
+    said = [caveat.text for caveat in trial.caveats("clock_drift")]
+    text = f"Latencies that end at t4 are off by {-ahead_ms:+.3f} ms ± 0.001 ms: so far are receivers' clocks from "
+    assert said == ([f"{text}writers'."] if is_said else [])
+
+
 def test_unsent_events_are_a_caveat_and_not_among_those_that_were_sent() -> None:
     """The load was not what was planned, and some writes are in no latency."""
     trial = Trial()

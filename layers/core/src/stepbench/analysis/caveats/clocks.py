@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 DRIFT_NS = 100_000
 """A clock that moved by more than this beside its bound is worth a word: a tenth of the fastest store's median."""
 
+OFFSET_MS = 10
+"""Clocks that are kept by NTP are surely not so far apart: one of them has been set, or is kept by nobody."""
+
 
 def find_unmeasured_clocks(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report latencies that compare two clocks whose offset is not known."""
@@ -31,8 +34,13 @@ def find_unmeasured_clocks(evidence: Evidence, findings: Findings) -> Iterator[C
         yield Caveat(kind="clock_unmeasured", text=text, remedy=remedy)
 
 
-def find_clock_drift(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
-    """Report a clock that moved during the trial."""
+def find_clock_drift(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report a clock that moved during the trial, and clocks that were surely set to different times before it."""
+    clock = findings.clock
+    if clock.offset_ms is not None and abs(clock.offset_ms) - (clock.bound_ms or 0) > OFFSET_MS:
+        text = f"Latencies that end at t4 are off by {clock.offset_ms:+.3f} ms ± {clock.bound_ms:.3f} ms: so far are "
+        text += "receivers' clocks from writers'."
+        yield Caveat(kind="clock_drift", text=text, remedy="Keep all clocks by NTP, or subtract the offset by hand.")
     moved_ns = drift_ns(evidence)
     if moved_ns > DRIFT_NS:
         text = f"A clock moved by {moved_ns / 1e6:.3f} ms against its reference or its anchor during the trial."
