@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from stepbench.cli.command import OK, Command, argument
 from stepbench.cli.inputs import clone_paths
 from stepbench.cli.streams import messages, write, write_errors
+from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
+    from stepbench.local.dashboard.proxy import Server
     from stepbench.local.dashboard.upstream import Upstream
 
 MAX_PORT = 65_535
@@ -22,13 +24,11 @@ MAX_PORT = 65_535
 
 def dashboard(options: argparse.Namespace) -> int:
     """Serve the dashboard until Ctrl-C, or until its environment is gone."""
-    from stepbench.local.dashboard.proxy import Server
     from stepbench.local.interrupts import interruptible
-    from stepbench.local.processes import free_port
 
     upstream, wanted = _upstream(options.stack)
     upstream.check()
-    with interruptible(), Server(options.port or free_port(), upstream.send) as server:
+    with interruptible(), _listening(options.port, upstream) as server:
         write(server.gate.address)
         sys.stdout.flush()
         messages(options)("Ctrl-C ends it")
@@ -39,6 +39,23 @@ def dashboard(options: argparse.Namespace) -> int:
             return OK
     messages(options)("the environment is gone")
     return OK
+
+
+def _listening(port: int, upstream: Upstream) -> Server:
+    """
+    Return the server on a port; 0: on a free one.
+
+    Raises:
+        PlanError: somebody else listens there, or nobody may.
+    """
+    from stepbench.local.dashboard.proxy import Server
+    from stepbench.local.processes import free_port
+
+    try:
+        return Server(port or free_port(), upstream.send)
+    except OSError as error:
+        message, remedy = f"cannot be listened on ({error.strerror})", "Name another port, or none for a free one."
+        raise PlanError([Problem("--port", str(port), message, remedy)]) from error
 
 
 def _upstream(stack: str | None) -> tuple[Upstream, Callable[[], bool]]:
