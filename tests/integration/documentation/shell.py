@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
-import yaml
+from ruamel.yaml import YAML
 from tests.integration.documentation.blocks import of_kind
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def commands_of(block: Block) -> list[str]:
                 else:
                     yield from found(value)
 
-    return list(found(yaml.safe_load(block.text)))
+    return list(found(YAML(typ="safe").load(block.text)))
 
 
 def record(folder: Path, page: str, parts: list[tuple[str, str]]) -> list[Call]:

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
+from ruamel.yaml import YAML
 from tests.integration.documentation import aws_commands
 from tests.integration.documentation.blocks import KINDS, NO_COMMANDS, OTHER_KINDS, ROOT, Block, blocks, of_kind
 from tests.integration.documentation.shell import PROGRAMS_OF_THE_CLONE, RECORDED, Call, record, scripts
@@ -275,7 +275,7 @@ def test_the_other_programs_are_given_what_there_is(calls: list[Call]) -> None:
 @pytest.mark.parametrize("block", of_kind("yaml"), ids=lambda block: block.name)
 def test_yaml_is_a_pipeline(block: Block) -> None:
     """What its commands are given is judged above, with all others."""
-    document = yaml.safe_load(block.text)
+    document = YAML(typ="safe").load(block.text)
     assert "jobs" in document or {"phases", "reports"} <= document.keys()
 
 
