@@ -35,7 +35,7 @@ def test_a_step_of_a_driver_ends_in_total() -> None:
     spec = memory.services.trial(stored_trial(memory.services))
     with (
         open_driver(spec, memory.services, lambda _spec, _settings, clock: OneMore(clock)) as opened,
-        pytest.raises(TargetUnavailableError, match=r"not answered in full within 0\.05 s"),
+        pytest.raises(TargetUnavailableError, match=r"s3#target: no whole answer within 0\.05 s"),
     ):
         opened.run(opened.driver.ready(), limit_s=0.05)
     with (

@@ -34,6 +34,7 @@ REMADE = (
     "The file is damaged, or was changed on its way: run again, for which it is made anew; if it goes on, look for "
     "what changes it."
 )
+REFUSED = "Run again, for which the file is made anew; if it goes on, look for what changes who may read it."
 MOUNT = "Look whether the file system is mounted, and answers."
 SOMETHING = "Look at the store's log of that time."
 UNKNOWN = "Look at the store's log of that time; the errors are its own words, of which no more is known here."
@@ -128,8 +129,8 @@ KNOWN: dict[str, ErrorWords] = {
     "wrong-digest": ErrorWords("not the bytes that were stored", REMADE),
     "wrong-length": ErrorWords("", REMADE),
     "EIO": ErrorWords("the disk's, or the file server's, own failure", REMADE),
-    "EACCES": ErrorWords("no permission", REMADE),
-    "EPERM": ErrorWords("no permission", REMADE),
+    "EACCES": ErrorWords("no permission", REFUSED),
+    "EPERM": ErrorWords("no permission", REFUSED),
     "EISDIR": ErrorWords("a directory in the file's place", "Look at what stands there, and take it away."),
     "mount-gone": ErrorWords("", MOUNT),
     "no-mount": ErrorWords("", MOUNT),

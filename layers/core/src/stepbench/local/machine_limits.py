@@ -56,7 +56,7 @@ NEEDS = (
 
 class Room(NamedTuple):
     """
-    What is left to a local run.
+    It holds what is left to a local run.
 
     limits: by `ulimit`'s option, those that there are. memory_bytes: to be had without swapping. disk: free and needed
     bytes by folder.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Swept(NamedTuple):
-    """What came of a sweep: a line for each target, and whether one is held by a run that is over, still."""
+    """It says what came of a sweep: a line for each target, and whether none is held by a run that is over."""
 
     lines: tuple[str, ...]
     all_free: bool

@@ -36,7 +36,7 @@ from stepbench.stages.target_driver import (
     refuse_if_cancelled,
     undo_if_cancelled,
 )
-from stepbench.stages.tear_down_target import STEP_S, cancel, remove, tear_down
+from stepbench.stages.tear_down_target import cancel, remove, tear_down
 from stepbench.workload.executions import wide_levels
 
 if TYPE_CHECKING:
@@ -147,9 +147,8 @@ def _take_lease(
         take(services.clock.now_ns())
     except TargetBusyError:
         holder = services.table.find_lease(target)
-        left = _free(holder, spec, services, build) if holder else "another trial"
-        services.table.set_flag(spec.tag, layout.WAITING, left or "another trial, which was faster")
-        if left:
+        if waits_for := _free(holder, spec, services, build) if holder else "another trial":
+            services.table.set_flag(spec.tag, layout.WAITING, waits_for)
             raise
         take(services.clock.now_ns())
     if services.table.flag(spec.tag, layout.WAITING):
@@ -183,7 +182,7 @@ def _tear_down_former(holder: Lease, spec: TrialSpec, services: Services, build:
     cancel(holder.tag, f"trial {spec.index + 1} of its run has begun", services)
     former = TrialRef(run_id=holder.run_id, trial=holder.trial, tag=holder.tag)
     until_ns = services.clock.now_ns() + FORMER_LIMIT_S * 10**9
-    limit_s = one_look_s(services) if find_unreached(spec, services) else STEP_S
+    limit_s = one_look_s(services) if find_unreached(spec, services) else None
     try:
         while not tear_down(former, services, build=build, limit_s=limit_s):
             if services.clock.now_ns() >= until_ns:

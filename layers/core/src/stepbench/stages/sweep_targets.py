@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SWEEP_LIMIT_S = 600
 """So much of the function's 15 minutes is used; leases left then are `pending`, for the next hour."""
 STARTING_S = 300
-"""Likewise of a run: the API enters it before it starts the execution."""
+"""A run may have no execution yet: the API enters it before it starts that."""
 BENCHMARK = "Benchmark"
 """The name of the machine that runs plans, behind the stack's."""
 _SECOND_NS = 10**9

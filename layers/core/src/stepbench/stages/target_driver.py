@@ -45,10 +45,11 @@ STEP_LIMIT_S = 120.0
 
 
 class OpenDriver(NamedTuple):
-    """A connected driver, and the event loop on which its coroutines run, one at a time."""
+    """A connected driver, the event loop on which its coroutines run, one at a time, and its store for messages."""
 
     driver: Driver
     runner: asyncio.Runner
+    target: str
 
     def run(self, step: Coroutine[Any, Any, T], limit_s: float = STEP_LIMIT_S) -> T:
         """
@@ -57,7 +58,7 @@ class OpenDriver(NamedTuple):
         Raises:
             TargetUnavailableError: the step raised it, or has not ended within `limit_s`.
         """
-        return self.runner.run(_within(limit_s, step))
+        return self.runner.run(_within(limit_s, step, self.target))
 
 
 @contextmanager
@@ -79,20 +80,21 @@ def open_driver(
     with asyncio.Runner() as runner:
         driver = (build or build_driver)(spec, services.settings, services.clock)
         try:
-            runner.run(_within(STEP_LIMIT_S if limit_s is None else limit_s, driver.open()))
-            yield OpenDriver(driver, runner)
+            opened = OpenDriver(driver, runner, lease_target(spec, services.settings))
+            opened.run(driver.open(), STEP_LIMIT_S if limit_s is None else limit_s)
+            yield opened
         finally:
             runner.run(driver.close())
 
 
-async def _within(limit_s: float, step: Coroutine[Any, Any, T]) -> T:
+async def _within(limit_s: float, step: Coroutine[Any, Any, T], target: str) -> T:
     try:
         async with asyncio.timeout(limit_s) as limit:
             return await step
     except TimeoutError as error:
         if not limit.expired():
             raise
-        message = f"the store has not answered in full within {limit_s:g} s"
+        message = f"{target}: no whole answer within {limit_s:g} s"
         raise TargetUnavailableError(message) from error
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 QUIET_S = 5
 """Writers and watchers beat once a second: one silent for so long is gone."""
 CALL_LIMIT_S = 20
-STEP_S = 50.0
-"""For each of three steps in the store, since the function has 180 s; a part of the work is done again by none."""
 ENDED = "the trial has ended"
 """For a task that a stopped execution had begun in a cold start: as it begins, it looks for the flag and ends."""
 POLL_S = 0.5
@@ -92,11 +90,11 @@ def tear_down(
     services: Services,
     *,
     build: BuildDriver | None = None,
-    limit_s: float = STEP_S,
+    limit_s: float | None = None,
     target: str | None = None,
 ) -> bool:
     """
-    Tear down for some 170 s at most; return True when nothing is left and the target is free.
+    Tear down, each step for `STEP_LIMIT_S` at most; return True when nothing is left and the target is free.
 
     Args:
         ref: the trial.
@@ -126,7 +124,7 @@ def tear_down(
     return True
 
 
-def remove(spec: TrialSpec, services: Services, build: BuildDriver | None, limit_s: float = STEP_S) -> bool:
+def remove(spec: TrialSpec, services: Services, build: BuildDriver | None, limit_s: float | None = None) -> bool:
     """
     Remove what the trial has made in its store, and note that; return False while something of it is left.
 
@@ -137,7 +135,7 @@ def remove(spec: TrialSpec, services: Services, build: BuildDriver | None, limit
         return True
     with open_driver(spec, services, build, limit_s) as opened:
         _note_remaining(spec.ref, opened, services)
-        if not opened.run(opened.driver.tear_down(), STEP_S):
+        if not opened.run(opened.driver.tear_down()):
             return False
         note_removed(spec, opened, services)
     return True
@@ -171,7 +169,7 @@ def _note_remaining(ref: TrialRef, opened: OpenDriver, services: Services) -> No
     """Keep how many objects there are before the first of them is removed: later calls would count what is over."""
     noted = services.runs.find_model(layout.trial_key(ref, "remaining.json"), RemainingObjects)
     if isinstance(opened.driver, Accountable) and noted is None:
-        _note(ref, "remaining.json", RemainingObjects(objects=opened.run(opened.driver.remaining(), STEP_S)), services)
+        _note(ref, "remaining.json", RemainingObjects(objects=opened.run(opened.driver.remaining())), services)
 
 
 def alive(tag: str, services: Services) -> tuple[str, ...]:

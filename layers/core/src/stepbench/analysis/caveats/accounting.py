@@ -48,11 +48,11 @@ def find_lost_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]
 def _describe_refusals(evidence: Evidence) -> str:
     """Describe which of the lost events Lambda gave up to deliver, and why."""
     found: dict[int, str] = {}
-    unnamed = 0
+    lost, unnamed = evidence.lost, 0
     for each in evidence.refused.deliveries:
         why = f"{each.condition}: {each.error}" if each.error else each.condition
         events = evidence.joined.grid.find(each.entries())
-        found |= dict.fromkeys(events[evidence.lost[events]].tolist(), why)
+        found |= dict.fromkeys(events[lost[events]].tolist(), why)
         unnamed += 0 if each.events else each.records
     text = ""
     if found:

@@ -71,9 +71,11 @@ class ColumnHeader(Contract):
         description="Of the writer's sandbox, before the slice; not there where writers share a machine.",
     )
     connecting_ns: int = Field(
-        default=0, ge=0, exclude_if=lambda found: not found,
+        default=0,
+        ge=0,
+        exclude_if=lambda found: not found,
         description="How long the writer was still connecting when its load was due.",
-    )  # fmt: skip
+    )
 
 
 class Rows(NamedTuple):

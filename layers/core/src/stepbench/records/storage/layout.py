@@ -74,7 +74,7 @@ def trial_key(ref: TrialRef, name: str) -> str:
 
     trial.json, result.json, failure.json, made.json (Made), removed.json (TornDown), refused.json, records.parquet.
     """
-    return f"runs/{ref.run_id}/trials/{ref.trial:04d}/{name}"
+    return f"{RUNS}{ref.run_id}/trials/{ref.trial:04d}/{name}"
 
 
 TUNING = "tuning.json"
