@@ -51,7 +51,7 @@ COUNTS = {
 LONG_MS = 2_500
 """An event that waited longer was kept waiting by the fault: such loads are answered within milliseconds."""
 
-NOT_FAULTS = frozenset({"short_sample", "emulated", "clock_unmeasured"})
+NOT_FAULTS = frozenset({"short_sample", "dependent_sample", "emulated", "clock_unmeasured"})
 """Kinds of caveats that a short run here has rightly."""
 _GENERATOR = frozenset({"host_jitter", "saturated_generator", "unsent", "unrecorded", "missing_writer"})
 _REFUSED = frozenset({"failed_outcomes", "unknown_outcomes", "store_stalled", "incomplete"})

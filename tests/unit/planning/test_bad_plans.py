@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tests.samples.refusals import Refused, check_plan, problems_of_plan
 
 from stepbench.errors import PlanError
 from stepbench.planning import check_budget, parse_plan
+from stepbench.planning.reading import HugeInteger
 
 STEP = {"rate_per_s": 1, "count": 2}
 PHASE = {"name": "load", "load": [STEP]}
@@ -39,10 +41,10 @@ BAD_PLANS = {
     "too large": Refused("[" + " " * 300_000, "plan", "300,001 bytes", "Split it"),
     "too deep": Refused('{"a":' * 100 + "1" + "}" * 100, "a.a.a", "a deep nesting", "Remove the inner levels"),
     "bottomless": Refused("[" * 200_000, "plan", "a deep nesting", "Remove the inner levels"),
-    "endless number": Refused('{"name": ' + "9" * 5_000 + "}", "name", "9" * 50, "smaller"),
-    "NaN": Refused('{"trials": [{"drain_limit_s": NaN}]}', "trials[0].drain_limit_s", "NaN", "in digits"),
-    "infinite": Refused('{"budget_usd": 1e999}', "budget_usd", "Infinity", "in digits"),
-    "duplicate name": Refused('{"trials": [{"seed": 1, "seed": 2}]}', "trials[0].seed", "2", "Keep one"),
+    "endless number": Refused({**plan(), "budget_usd": HugeInteger("9" * 5_000)}, "budget_usd", "9...", "at least 0,"),
+    "NaN": Refused(plan(drain_limit_s=float("nan")), "trials[0].drain_limit_s", "NaN", "in digits"),
+    "infinite": Refused({**plan(), "budget_usd": float("inf")}, "budget_usd", "Infinity", "in digits"),
+    "duplicate name": Refused(json.dumps(plan())[:-1] + ', "name": "x"}', "name", '"x"', "Keep one"),
     "no JSON value": Refused({"name": {1, 2}}, "name", "a Python set", "Give text"),
     "no trials": Refused({"name": "x", "trials": []}, "trials", "[]", "1 to 100 entries"),
     "trials missing": Refused({"name": "x"}, "trials", "nothing", 'Add "trials": a list'),
@@ -182,13 +184,27 @@ def test_a_wrong_name_in_a_threshold_is_told_beside_mistakes_elsewhere() -> None
 
 def test_rules_that_span_fields_are_told_at_once_too() -> None:
     """They come from one validator, which would stop at its first."""
-    target = {"store": "s3", "endpoint": "minio"}
+    target = {"store": "dynamodb", "tls": True, "endpoint": "http://h:1"}
     bad = plan(target=target, writers=4, max_concurrency=2, phases=[{**PHASE, "measured": False}])
     assert [problem.path for problem in problems_of_plan(bad)] == [
         "trials[0].max_concurrency",
         "trials[0].phases[0].measured",
-        "trials[0].target.endpoint",
+        "trials[0].target.tls",
     ]
+
+
+def test_mistakes_of_every_kind_are_told_at_once() -> None:
+    """A name given twice, a number without end and a login in an address hide no others, nor one another."""
+    trial = plan(target={"store": "redis", "endpoint": "user:secret@h:1"}, seed=HugeInteger("9" * 200))["trials"][0]
+    transfer = {"experiment": "transfer", "transfers": 0, "target": {"endpoint": "http://169.254.169.254"}}
+    text = json.dumps({"name": "a b", "trials": [trial, transfer], "budget_usd": math.nan})[:-1] + ', "name": "b"}'
+    text = text.replace('"' + "9" * 200 + '"', "9" * 200)
+    problems = problems_of_plan(text)
+    assert sorted(problem.path for problem in problems) == [
+        "budget_usd", "name", "trials[0].seed", "trials[0].target.endpoint", "trials[1].target.endpoint",
+        "trials[1].transfers",
+    ]  # fmt: skip
+    assert "secret" not in str(problems)
 
 
 def test_a_plan_above_its_budget_is_told_both_numbers_and_the_biggest_line() -> None:

@@ -74,7 +74,7 @@ def read_any_plan(name: str, changes: Changes | None = None) -> Plan:
     """Return a valid plan, whatever it costs, with the changes made; raises PlanError for any other."""
     from stepbench.planning import parse_plan
 
-    document = read_document(name)
+    document = _decoded(name)
     plan = parse_plan(document)
     if not changes:
         return plan
@@ -90,14 +90,20 @@ def read_document(name: str) -> dict[str, Any]:
     Raises:
         PlanError: there is no such plan, or it is neither.
     """
-    from stepbench.planning import decode_text, find_plan, read_json, read_text
+    from stepbench.planning import read_json
+
+    return read_json(_decoded(name))
+
+
+def _decoded(name: str) -> Any:  # noqa: ANN401 -- any JSON
+    from stepbench.planning import decode_json, decode_text, find_plan, read_text
 
     text = read_text(sys.stdin.buffer) if name == STDIN else find_plan(name)
     if not _is_yaml(name, text):
-        return read_json(text)
+        return decode_json(text)
     from stepbench.cli.yaml_plan import read_yaml
 
-    return read_json(read_yaml(decode_text(text)))
+    return read_yaml(decode_text(text))
 
 
 def _is_yaml(name: str, text: bytes) -> bool:

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+from stepbench.contracts.base import BrokenRule
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+EndpointForm = Literal["url", "address"]
+"""What a store's endpoint is: `http://host:port` or `https://host:port`; or `host:port`."""
 
 METADATA_NAMES = frozenset({"instance-data", "instance-data.ec2.internal", "metadata", "metadata.google.internal"})
 _METADATA_V6 = ipaddress.IPv6Network("fd00:ec2::/32")
@@ -34,6 +38,18 @@ _MAX_PORT = 65_535
 _IPV4_PARTS = 4
 _SCHEMES = frozenset({"", "http", "https"})
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+
+
+def endpoint_rules(endpoint: str, form: EndpointForm) -> Iterator[BrokenRule]:
+    """Yield what is wrong with the endpoint of a store whose endpoints have that form."""
+    if problem := endpoint_problem(endpoint):
+        yield BrokenRule(
+            "", problem, "Give a URL or host:port of a store of your own, or remove it to use the stack's."
+        )
+    elif form == "url" and "://" not in endpoint:
+        yield BrokenRule("", "is no URL", "Write http://host:port or https://host:port.")
+    elif form == "address" and "://" in endpoint:
+        yield BrokenRule("", "is a URL, where host:port is needed", "Remove what stands before the host.")
 
 
 def endpoint_problem(endpoint: str) -> str | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from stepbench.contracts.base import BrokenRule, Contract, refuse
 from stepbench.contracts.delay import ConstantDelay, Delay
+from stepbench.contracts.endpoint import EndpointForm, endpoint_rules
 from stepbench.contracts.tuned import AsReleased, Tuning
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 
@@ -44,7 +45,7 @@ class StoreTarget(Contract):
     """The kinds of operation that the store offers; none where it has a trigger only."""
     holds_blobs: ClassVar[bool] = False
     """It can be the medium between the functions of a DAG."""
-    endpoint_form: ClassVar[Literal["url", "address"]] = "address"
+    endpoint_form: ClassVar[EndpointForm] = "address"
     default_port: ClassVar[int] = 0
     """The port of a server whose address names none; 0 where a store is no server's address."""
     needs_endpoint: ClassVar[bool] = True
@@ -67,6 +68,13 @@ class StoreTarget(Contract):
 
     Servers on loopback took 39 µs and more, the client's part included.
     """
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_an_address(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None:
+            refuse(endpoint_rules(endpoint, cls.endpoint_form))
+        return endpoint
 
     @property
     def is_pull(self) -> bool:

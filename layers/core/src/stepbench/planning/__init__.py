@@ -3,7 +3,7 @@
 from stepbench.planning.expansion import Expanded, expand, expanded, group_names
 from stepbench.planning.limits import check_budget, check_models, refuse_on_emulator, require_servers
 from stepbench.planning.presets import Question, find_plan, list_plans, questions, read_text
-from stepbench.planning.reading import decode_text, parse_plan, read_json
+from stepbench.planning.reading import decode_json, decode_text, parse_plan, read_json
 from stepbench.planning.schema import plan_schema
 from stepbench.planning.thresholds import thresholds_about
 
@@ -12,6 +12,7 @@ __all__ = [
     "Question",
     "check_budget",
     "check_models",
+    "decode_json",
     "decode_text",
     "expand",
     "expanded",

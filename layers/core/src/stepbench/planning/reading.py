@@ -12,9 +12,9 @@ from stepbench.contracts.plan import Plan
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.applications import application_problems
 from stepbench.planning.expansion import expanded
-from stepbench.planning.problems import problems_of, shown
+from stepbench.planning.problems import expectation, problems_of, shown
 from stepbench.planning.schedule import schedule_problems
-from stepbench.planning.schema import ROOT, path_text
+from stepbench.planning.schema import ROOT, node_at, path_text
 from stepbench.planning.thresholds import threshold_problems
 
 if TYPE_CHECKING:
@@ -42,13 +42,18 @@ def read_json(source: object) -> dict[str, Any]:
     Raises:
         PlanError: with every problem of the text, such as line and column of a syntax error.
     """
-    value = _decode(source) if isinstance(source, str | bytes | bytearray) else source
-    if not isinstance(value, dict):
-        raise PlanError([Problem(ROOT, shown(value), "is not an object", "Put the plan between { and }.")])
-    problems = list(_silent_problems(value, ()))
+    document, problems = _read(source)
     if problems:
         raise PlanError(problems)
-    return value
+    return document
+
+
+def _read(source: object) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the object, and what JSON lets pass in silence: names given twice, numbers too large or none."""
+    value = decode_json(source) if isinstance(source, str | bytes | bytearray) else source
+    if not isinstance(value, dict):
+        raise PlanError([Problem(ROOT, shown(value), "is not an object", "Put the plan between { and }.")])
+    return value, list(_silent_problems(value, (), value))
 
 
 def decode_text(source: str | bytes | bytearray) -> str:
@@ -74,7 +79,13 @@ def check_size(size: int) -> None:
         raise PlanError([Problem(ROOT, f"{size:,} bytes", f"is larger than {MAX_PLAN_BYTES:,} bytes", remedy)])
 
 
-def _decode(source: str | bytes | bytearray) -> Any:  # noqa: ANN401 -- any JSON
+def decode_json(source: str | bytes | bytearray) -> Any:  # noqa: ANN401 -- any JSON
+    """
+    Return what a JSON text holds, with what JSON lets pass in silence, which `read_json` and `parse_plan` refuse.
+
+    Raises:
+        PlanError: it is not JSON, with line and column.
+    """
     text = decode_text(source)
     try:
         return json.loads(text, object_pairs_hook=_Object, parse_int=parse_integer)
@@ -130,24 +141,27 @@ def _syntax_remedy(rest: str, message: str) -> str:
     return "Remove what follows the closing bracket." if message.startswith("Extra data") else "Mend the text there."
 
 
-def _silent_problems(value: Any, steps: tuple[str | int, ...]) -> Iterator[Problem]:  # noqa: ANN401 -- any JSON
+def _silent_problems(value: Any, steps: tuple[str | int, ...], document: dict[str, Any]) -> Iterator[Problem]:  # noqa: ANN401 -- any JSON
     if len(steps) > MAX_DEPTH:
-        yield _too_deep(path_text(steps[:3]))
+        raise PlanError([_too_deep(path_text(steps[:3]))])
     elif isinstance(value, HugeInteger):
-        yield Problem(path_text(steps), shown(value), f"has {len(value):,} digits", "Write a smaller number.")
+        node = node_at(steps, document)
+        remedy = f"Give {expectation(node)}." if node else "Write a smaller number."
+        yield Problem(path_text(steps), f"{value[:20]}...", f"has {len(value):,} digits", remedy)
     elif isinstance(value, dict):
         for name in getattr(value, "repeated", ()):
             path = path_text((*steps, name))
             yield Problem(path, shown(value[name]), "is given twice in one object", "Keep one of the two.")
         for name, child in value.items():
-            yield from _silent_problems(child, (*steps, str(name)))
+            yield from _silent_problems(child, (*steps, str(name)), document)
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            yield from _silent_problems(child, (*steps, index))
+            yield from _silent_problems(child, (*steps, index), document)
     elif isinstance(value, float) and not math.isfinite(value):
         yield Problem(path_text(steps), shown(value), "is not a finite number", "Write a number in digits.")
     elif not (value is None or isinstance(value, str | int | float)):
-        yield Problem(path_text(steps), shown(value), "is no JSON value", "Give text, numbers, lists and objects.")
+        remedy = "Give text, numbers, lists and objects."
+        raise PlanError([Problem(path_text(steps), shown(value), "is no JSON value", remedy)])
 
 
 def _too_deep(path: str) -> Problem:
@@ -164,11 +178,15 @@ def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
         PlanError: with every problem that can be told at once. Rules that span fields are looked at where the
             fields themselves are right, and combinations of a matrix where the plan is right without them.
     """
-    document = read_json(source)
+    document, problems = _read(source)
     try:
         plan = Plan.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
-        raise PlanError([*problems_of(error, document), *_threshold_problems(document)]) from error
+        known = {problem.path for problem in problems}  # what is no number, for one, is also none in the range
+        more = [problem for problem in problems_of(error, document) if problem.path not in known]
+        raise PlanError([*problems, *more, *_threshold_problems(document)]) from error
+    if problems:
+        raise PlanError(problems)
     trials = expanded(plan)
     of_trials = (*schedule_problems(trials), *application_problems(trials))
     if problems := [*threshold_problems(plan.thresholds, trials), *of_trials]:

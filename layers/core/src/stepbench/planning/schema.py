@@ -80,12 +80,13 @@ def place_of(name: str, around: Location, document: Node) -> str:
                 return path_text((*steps, name))
     for depth in range(len(around.steps) - 2, -1, -1):
         steps = around.steps[:depth]
-        if name in fields(_node_at(steps, document)):
+        if name in fields(node_at(steps, document)):
             return path_text((*steps, name))
     return ""
 
 
-def _node_at(steps: Sequence[str | int], document: Node) -> Node:
+def node_at(steps: Sequence[str | int], document: Node) -> Node:
+    """Return the schema of what stands at some steps of a document; of a union the member that it has chosen."""
     node = _resolve(plan_schema_cached())
     for depth, step in enumerate(steps, start=1):
         node = _chosen(_step(node, step), value_at(document, steps[:depth]))

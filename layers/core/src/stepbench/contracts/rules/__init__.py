@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
-from stepbench.contracts.endpoint import endpoint_problem
 from stepbench.contracts.published import DAG_METRICS
 from stepbench.contracts.rules import capacity, dataflow, etcd, load, operations
 from stepbench.contracts.target import DynamoDbTarget
@@ -30,19 +29,8 @@ def _phase_rules(trial: TrialFields) -> Iterator[BrokenRule]:
 
 
 def _endpoint_rules(trial: TrialFields) -> Iterator[BrokenRule]:
-    endpoint = trial.target.endpoint
-    if endpoint is None:
-        return
-    if problem := endpoint_problem(endpoint):
-        remedy = "Give a URL or host:port of a store of your own, or remove it to use the stack's."
-        yield BrokenRule("target.endpoint", problem, remedy)
-    elif trial.target.endpoint_form == "url" and "://" not in endpoint:
-        yield BrokenRule("target.endpoint", "is no URL", "Write http://host:port or https://host:port.")
-    elif trial.target.endpoint_form == "address" and "://" in endpoint:
-        yield BrokenRule(
-            "target.endpoint", "is a URL, where host:port is needed", "Remove what stands before the host."
-        )
-    elif isinstance(trial.target, DynamoDbTarget) and trial.target.tls is endpoint.startswith("http://"):
+    target = trial.target
+    if isinstance(target, DynamoDbTarget) and target.endpoint and target.tls is target.endpoint.startswith("http://"):
         yield BrokenRule("target.tls", "says otherwise than the endpoint's URL", "Remove it.")
 
 
