@@ -153,7 +153,9 @@ def test_invoke_says_which_answered(
 def test_invoke_refuses_a_function_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     """Before anything is started; with those that there are."""
     assert main(["invoke", "RunWritr"]) == 2
-    assert "FUNCTION: has no sample event (got RunWritr). There are " in capsys.readouterr().err
+    assert (
+        'FUNCTION: has no sample event (got RunWritr). Did you mean "RunWriter"? There are ' in capsys.readouterr().err
+    )
 
 
 def test_invoke_of_a_named_function_that_the_stack_lacks_is_bad_input(

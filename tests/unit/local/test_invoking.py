@@ -100,7 +100,7 @@ def test_functions_are_chosen_by_name_and_in_that_order() -> None:
     ]
     assert chosen_steps([]) == list(STEPS)
     assert (new_run_id(["RunWriter"]), new_run_id([]).startswith(f"{SAMPLE_RUN}-2")) == (SAMPLE_RUN, True)
-    with pytest.raises(PlanError, match=r"has no sample event \(got RunWritr\). There are .*, ValidatePlan, "):
+    with pytest.raises(PlanError, match=r'Did you mean "RunWriter"\? There are .*, ValidatePlan, '):
         chosen_steps(["ScaleTarget", "RunWritr"])
 
 

@@ -31,6 +31,7 @@ BAD_PLANS = {
     "not JSON": Refused("name: x", "line 1, column 1", "name: x", "Mend"),
     "trailing comma": Refused('{"name": "x",\n}', "line 1, column 13", ",", "Remove the comma"),
     "comment": Refused('{\n  "name": "x", // why\n}', "line 2, column 16", "// why", "JSON has none"),
+    "number as YAML has it": Refused('{"a": .5}', "line 1, column 7", ".5}", "0.5"),
     "single quotes": Refused("{'name': 1}", "line 1, column 2", "'name'", "double quotes"),
     "cut off": Refused('{"name": ', "line 1, column 10", "end of the text", "close what is open"),
     "two plans": Refused("{} {}", "line 1, column 4", "{}", "Remove what follows"),

@@ -35,7 +35,16 @@ def made(*values: str, document: dict[str, Any] = PLAN, **options: Any) -> dict[
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("a=5", 5), ("a=true", True), ('a="5"', "5"), ("a=poisson", "poisson"), ("a=", ""), ("a=b=c", "b=c")],
+    [
+        ("a=5", 5),
+        ("a=true", True),
+        ('a="5"', "5"),
+        ("a=poisson", "poisson"),
+        ("a=", ""),
+        ("a=b=c", "b=c"),
+        ("a=.5", 0.5),
+        ("a=.5.", ".5."),
+    ],
 )
 def test_a_value_is_json_or_else_text(text: str, value: object) -> None:
     """Nobody wants to quote twice in a shell."""

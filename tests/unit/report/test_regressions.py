@@ -91,7 +91,7 @@ def test_a_last_run_without_numbers_fails_in_a_pipeline() -> None:
     given = run_series(noise(40))
     last = given.runs[-1].model_copy(update={"values": ()})
     found = find_regressions(given.model_copy(update={"runs": (*given.runs[:-1], last)}), DetectorSettings())
-    assert "the last run has no numbers of etcd" in format_text(found)
+    assert f"the last run, {last.run_id}, has no numbers of etcd" in format_text(found)
     assert len(list(ET.fromstring(format_junit([found])).iter("failure"))) == 1  # noqa: S314
 
 

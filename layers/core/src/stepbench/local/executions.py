@@ -136,7 +136,7 @@ class Executions:
 CAUSE = "stopped by the user"
 STALE_S = 8
 """A sandbox beats once a second; after so long without a beat it is gone."""
-REST_LIMIT_S = 960
+REST_LIMIT_S, NOTICE_S = 960, 5
 """A Lambda runs for 15 minutes at most."""
 SWEEP_LIMIT_S = 30
 """No call is started after that: a store that is dead by then stays so, and somebody waits at the terminal."""
@@ -164,7 +164,9 @@ class Stopping:
         Raises:
             NotStoppedError: not everything came to rest in time.
         """
-        self.notify("stopping: writers end within a second or two")
+        deployed = self.executions.stack.endpoint is None
+        again = "leave the rest to the stack's sweeper" if deployed else "end the whole environment here at once"
+        self.notify(f"stopping: writers end within a second or two (interrupt again to {again})")
         for spec in self.executions.run.specs:
             self.executions.stack.table.set_flag(spec.tag, layout.CANCELLED, CAUSE)
         self.await_rest()
@@ -176,7 +178,8 @@ class Stopping:
 
     def await_rest(self) -> None:
         """Stop executions until none is left and no sandbox gives a sign of life."""
-        deadline_ns = self.clock.now_ns() + REST_LIMIT_S * 10**9
+        began_ns = self.clock.now_ns()
+        deadline_ns, notice_ns = began_ns + REST_LIMIT_S * 10**9, began_ns + NOTICE_S * 10**9
         polls_at_rest = 0
         while polls_at_rest < _POLLS_AT_REST:
             moving = self.moving()
@@ -184,6 +187,9 @@ class Stopping:
             if moving and self.clock.now_ns() > deadline_ns:
                 message = f"run {self.executions.run.run_id} still moves: {', '.join(moving)}"
                 raise NotStoppedError(message)
+            if moving and self.clock.now_ns() > notice_ns:
+                self.notify(f"waiting for {', '.join(moving)}")
+                notice_ns += NOTICE_S * 10**9
             self.clock.sleep(_POLL_S)
 
     def moving(self) -> list[str]:

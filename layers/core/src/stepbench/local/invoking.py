@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from stepbench.contracts.identity import TAG_CHARS, run_tag, trial_tag
+from stepbench.contracts.remedies import near_miss
 from stepbench.errors import LocalEnvironmentError, PlanError, Problem
 from stepbench.local.processes import wait_until
 from stepbench.local.stack import StackError
@@ -150,7 +151,9 @@ def chosen_steps(names: Sequence[str]) -> list[Step]:
     unknown = [name for name in names if name not in known]
     if unknown:
         remedy = f"There are {', '.join(known)}."
-        raise PlanError([Problem("FUNCTION", name, "has no sample event", remedy) for name in unknown])
+        raise PlanError(
+            [Problem("FUNCTION", name, "has no sample event", near_miss(name, known) + remedy) for name in unknown]
+        )
     return [known[name] for name in names] or list(STEPS)
 
 

@@ -19,6 +19,7 @@ Step = str | int
 ALL = "*"
 _INDEX = r"(\[([0-9]{1,6}|\*)\])*"
 _PATH = re.compile(rf"[A-Za-z_]\w*{_INDEX}(\.[A-Za-z_]\w*{_INDEX})*")
+_FRACTION = re.compile(r"[+-]?[0-9]*\.[0-9]+")
 _STEP = re.compile(r"\w+|\*")
 _FORM = "Write it as trials[0].phases[1].load[0].rate_per_s=500, counting from 0, or trials[*] for all trials."
 
@@ -58,7 +59,7 @@ def is_path(text: str) -> bool:
 
 def parse_change(text: str) -> tuple[str, Any]:
     """
-    Return path and value of `PATH=VALUE`; the value is JSON, or else text.
+    Return path and value of `PATH=VALUE`; the value is JSON, or a fraction such as `.5`, or else text.
 
     Raises:
         ValueError: it is no such text.
@@ -70,7 +71,7 @@ def parse_change(text: str) -> tuple[str, Any]:
     try:
         return path.strip(), json.loads(value)
     except (ValueError, RecursionError):
-        return path.strip(), value
+        return path.strip(), float(value) if _FRACTION.fullmatch(value) else value
 
 
 def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 MAX_PLAN_BYTES = 252 * 1024
 """Step Functions takes 256 KiB as an execution's, or a state's, input; whose run it is, its id and start are added."""
 MAX_DEPTH, MAX_DIGITS = 64, 100
+_NUMBER_OF_YAML = re.compile(r"[+-]?\.?[0-9]")
 _EMPTY_REMEDY = "Give a plan as a JSON object; `stepbench plans` lists ready ones."
 
 
@@ -136,6 +138,8 @@ def _syntax_remedy(rest: str, message: str) -> str:
         return "Use double quotes: \"name\", not 'name'."
     if rest.startswith(("//", "/*", "#")):
         return "Remove the comment; JSON has none."
+    if _NUMBER_OF_YAML.match(rest):
+        return "Write a number as JSON has it: 0.5, not .5 or +0.5."
     if not rest:
         return "Something is cut off: close what is open."
     return "Remove what follows the closing bracket." if message.startswith("Extra data") else "Mend the text there."

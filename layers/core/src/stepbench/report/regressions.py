@@ -83,7 +83,9 @@ def describe_outcome(found: Regressions) -> str:
         said = "nothing can be told yet"
     asked = "; a confirming run is asked for" if found.confirm else ""
     series = f"{digits.count(len(found.findings))} series over {digits.counted(found.runs, 'run')}"
-    gone = f"; the last run has no numbers of {digits.listed(found.missing)}" if found.missing else ""
+    gone = (
+        f"; the last run, {found.last_run}, has no numbers of {digits.listed(found.missing)}" if found.missing else ""
+    )
     gone += f"; {digits.listed(found.behind)} fell behind in it" if found.behind else ""
     return f"{said} in {series}{gone}{asked}"
 
