@@ -28,7 +28,7 @@ CHOSEN = $(if $(findstring tests/,$(ONLY)),$(ONLY),-k '$(ONLY)')
 SUITE_OF_ANY := tests/emulators/test_whole_runs.py
 SUITE_OF_ministack := $(SUITE_OF_ANY) tests/emulators/test_rehearsal.py tests/emulators/test_deletion.py
 SUITE_OF_localstack := tests/statemachines/test_on_emulator.py tests/statemachines/test_faults.py \
-  tests/integration/local/emulator/test_server.py $(SUITE_OF_ANY) tests/emulators/test_localstack.py tests/emulators/test_rehearsal.py
+  tests/integration/tools/local/emulator/test_server.py $(SUITE_OF_ANY) tests/emulators/test_localstack.py tests/emulators/test_rehearsal.py
 # LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
 
@@ -42,7 +42,7 @@ run: setup ## Set up, run PLAN (quick-unloaded) on this machine, leave a report 
 	$(VENV)/bin/stepbench run $(PLAN)
 
 rehearse: setup ## Deploy to your AWS account, run small plans, judge, delete: STACK=…, BUDGET=5; YES=1; COSTS=…, DELETE=…
-	$(VENV)/bin/python -m stepbench.rehearsal $(if $(STACK),--stack $(STACK)) $(if $(BUDGET),--budget $(BUDGET)) \
+	$(VENV)/bin/python -m stepbench_tools.rehearsal $(if $(STACK),--stack $(STACK)) $(if $(BUDGET),--budget $(BUDGET)) \
 	  $(if $(YES),--yes) $(PARAMETERS:%=--parameter "%") $(if $(EMULATOR),--emulator "$(EMULATOR)") \
 	  $(if $(COSTS),--costs "$(COSTS)") $(if $(DELETE),--delete "$(DELETE)")
 
@@ -84,7 +84,7 @@ test-sam-local: setup setup-test ## Set up, then the test of the two above, wher
 check: $(VENV)/.dev charts ## Format, lint, types; layout, templates, and docs against the code
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy layers/core/src functions tests benchmarks
+	$(VENV)/bin/mypy layers/core/src layers/core/charts tools/src functions tests benchmarks
 	$(VENV)/bin/python -m pytest -q --numprocesses=2 tests/layout
 
 check-security: $(TOOLS)/security/.ready ## The template and its stacks by checkov's rules; exceptions with reasons in .checkov.yaml
@@ -157,7 +157,7 @@ $(TOOLS)/localstack/.ready: requirements/localstack.txt | $(UV)
 	$(INSTALL) $(SOURCES:%=--no-binary %) --build-constraints $< --python $(TOOLS)/localstack -r $<
 	@touch $@
 
-.stepbench/localstack/loopback.so: layers/core/src/stepbench/local/emulator/localstack/loopback.c
+.stepbench/localstack/loopback.so: tools/src/stepbench_tools/local/emulator/localstack/loopback.c
 	.ci/system-packages cc
 	mkdir -p $(@D)
 	cc -shared -fPIC -O2 -Wall -Wextra -Werror -o $@ $< -ldl

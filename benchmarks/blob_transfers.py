@@ -9,12 +9,12 @@ import time
 from typing import TYPE_CHECKING
 
 from benchmarks import rounds
+from tests.support.contracts.blobs_subject import blobs_spec
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.registry import build_blobs
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
-from stepbench.testing.contracts.blobs_subject import blobs_spec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -24,15 +24,15 @@ from benchmarks import building, command, machine, rounds
 from benchmarks.result import Case, Goal, Measure, figures_of
 from benchmarks.transfer import BUCKET, KEYS, gateway
 
-from stepbench.local.stores.cassandra.configuration import as_released
-from stepbench.local.stores.cassandra.node import start_cassandra
-from stepbench.local.stores.valkey import start_valkey
+from stepbench_tools.local.stores.cassandra.configuration import as_released
+from stepbench_tools.local.stores.cassandra.node import start_cassandra
+from stepbench_tools.local.stores.valkey import start_valkey
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from stepbench.local.processes import LocalStore
+    from stepbench_tools.local.processes import LocalStore
 
 QUESTION = "How quickly do functions' blobs get to a store and back, and what does it take, beside the usual libraries?"
 NOTES = (

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks import machine
 from benchmarks.command import ROOT, MissingComparatorError
 
-from stepbench.local.stores.certificates import make_certificates
+from stepbench_tools.local.stores.certificates import make_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks import machine
 from benchmarks.result import Case, Result, section
 
-from stepbench.local.interrupts import interruptible
+from stepbench_tools.local.interrupts import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -26,13 +26,13 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 from stepbench.contracts.runs import RunRecord
-from stepbench.local.dashboard.background import start_dashboard
-from stepbench.local.dashboard.upstream import Upstream
-from stepbench.local.environment import is_up
-from stepbench.local.paths import find_paths
-from stepbench.local.stack import emulator_session, local_stack
-from stepbench.local.state import read_state
 from stepbench.records.storage.run_register import RunRegister
+from stepbench_tools.local.dashboard.background import start_dashboard
+from stepbench_tools.local.dashboard.upstream import Upstream
+from stepbench_tools.local.environment import is_up
+from stepbench_tools.local.paths import find_paths
+from stepbench_tools.local.stack import emulator_session, local_stack
+from stepbench_tools.local.state import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,9 +32,9 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd.operations import CLIENTS_PER_CHANNEL, EtcdOperations
 from stepbench.drivers.etcd.trigger import EtcdDriver
 from stepbench.load.process import gc_paused
-from stepbench.local.stores.etcd import start_etcd
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
+from stepbench_tools.local.stores.etcd import start_etcd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -39,12 +39,12 @@ from stepbench.load.open_loop import OpenLoop, SliceLimits
 from stepbench.load.recorder import OperationRecorder
 from stepbench.load.slices import ClientConnections
 from stepbench.load.timer import best_timer
-from stepbench.local.processes import terminate
-from stepbench.local.stores.valkey import start_valkey
 from stepbench.model.result import Outcome
 from stepbench.stages.event_loop import run_measuring
 from stepbench.stats.quantiles import quantile
 from stepbench.workload.arrivals import think_times_ns
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.valkey import start_valkey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

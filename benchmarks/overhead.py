@@ -26,20 +26,20 @@ from benchmarks.result import Case, Figure, Goal
 
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import Plan
-from stepbench.local.environment import down
-from stepbench.local.executions import RUNNING, SUCCEEDED, Executions, RunSpec, new_run_id
-from stepbench.local.paths import Paths
-from stepbench.local.session import LocalSession, bring_up, open_session
-from stepbench.local.state import occupied
 from stepbench.planning import expand
 from stepbench.records.formats.report_lines import PATTERN, parse_report
 from stepbench.records.storage import layout
+from stepbench_tools.local.environment import down
+from stepbench_tools.local.executions import RUNNING, SUCCEEDED, Executions, RunSpec, new_run_id
+from stepbench_tools.local.paths import Paths
+from stepbench_tools.local.session import LocalSession, bring_up, open_session
+from stepbench_tools.local.state import occupied
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Sequence
 
-    from stepbench.local.stack import Stack
+    from stepbench_tools.local.stack import Stack
 
 QUESTION = "How long does a run take beyond its load, from StartExecution to the report?"
 LOAD_S, RATE_PER_S = 5, 20

@@ -44,15 +44,15 @@ from stepbench.api import runs
 from stepbench.api.callers import Caller
 from stepbench.contracts.run_tasks import AwaitTurnInput, ConcludeRunInput, SweepTargetsInput, ValidatePlanInput
 from stepbench.contracts.runs import QueueEntry, RunRequest
-from stepbench.local.emulator.server import start_emulator
-from stepbench.local.paths import Paths
-from stepbench.local.processes import terminate
 from stepbench.records.storage.run_register import RunRegister
 from stepbench.stages.await_turn import await_turn
 from stepbench.stages.conclude_run import conclude_run
 from stepbench.stages.services import LONG_CALLS, connect
 from stepbench.stages.sweep_targets import sweep_targets
 from stepbench.stages.validate_plan import validate_plan
+from stepbench_tools.local.emulator.server import start_emulator
+from stepbench_tools.local.paths import Paths
+from stepbench_tools.local.processes import terminate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

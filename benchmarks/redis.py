@@ -28,7 +28,7 @@ from benchmarks.result import Case, Goal, Measure
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.plan import TrialSpec
 from stepbench.drivers.redis.operations import RedisOperations
-from stepbench.local.stores.valkey import start_valkey
+from stepbench_tools.local.stores.valkey import start_valkey
 
 QUESTION = "How long do SET and GET take in Redis, and how many can be done, beside redis-benchmark?"
 KEY, VALUE = b"k" * 59, b"v" * 889

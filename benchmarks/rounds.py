@@ -27,12 +27,12 @@ from stepbench.load.closed_loop import Client, ClosedLoop, LoopBounds, Offer
 from stepbench.load.process import gc_paused
 from stepbench.load.recorder import GrowingRecorder
 from stepbench.load.timer import best_timer
-from stepbench.local.processes import terminate
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
 from stepbench.stages.event_loop import run_measuring
 from stepbench.workload.choices import ClientStream
 from stepbench.workload.operations import ClientOperations, Contents
+from stepbench_tools.local.processes import terminate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.workload import Workload
     from stepbench.drivers.protocol import Driver
-    from stepbench.local.processes import LocalStore
     from stepbench.records.formats.columns import Rows
+    from stepbench_tools.local.processes import LocalStore
 
 _DRAIN_S = 5
 MOST_OPERATIONS = 5_000_000

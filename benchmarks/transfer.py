@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from benchmarks import building, command, machine, rounds
 from benchmarks.result import Case, Goal, Measure, figures_of
 
-from stepbench.local.processes import free_port
-from stepbench.local.stores.certificates import make_certificates
+from stepbench_tools.local.processes import free_port
+from stepbench_tools.local.stores.certificates import make_certificates
 
 if TYPE_CHECKING:
     import argparse

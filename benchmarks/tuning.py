@@ -29,16 +29,16 @@ from benchmarks.result import Case, Figure, Goal, Measure, figures_of
 
 from stepbench.contracts.tuned import Expected, StoreWorkload, TunedModel
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.paths import find_paths
-from stepbench.local.stores.cassandra.configuration import as_released
-from stepbench.local.stores.cassandra.java import find_installation, jars_of
-from stepbench.local.tuning.evaluating import Pace
-from stepbench.local.tuning.nodes import Fleet
-from stepbench.local.tuning.tune import Tuning, tune, workload_words
 from stepbench.report.dataflow.words import format_configuration
-from stepbench.tuning.confirming import kept_share
 from stepbench.tuning.decision import Analyser, Moment
 from stepbench.tuning.throughput import left_out
+from stepbench_tools.local.paths import find_paths
+from stepbench_tools.local.stores.cassandra.configuration import as_released
+from stepbench_tools.local.stores.cassandra.java import find_installation, jars_of
+from stepbench_tools.local.tuning.evaluating import Pace
+from stepbench_tools.local.tuning.nodes import Fleet
+from stepbench_tools.local.tuning.tune import Tuning, tune, workload_words
+from stepbench_tools.tuning.confirming import kept_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.tuned import TuningDecision
     from stepbench.contracts.tuning import CassandraConfiguration
-    from stepbench.local.tuning.nodes import TunedNode
+    from stepbench_tools.local.tuning.nodes import TunedNode
 
 QUESTION = "Does it pay to tune Cassandra for what DAGs ask of it, once or while it runs?"
 SCATTER = StoreWorkload(read_share=0.5, blob_bytes=131_072, clients=8)

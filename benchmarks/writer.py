@@ -28,11 +28,11 @@ from stepbench.clock import SystemClock
 from stepbench.contracts.plan import LoadStep, Record
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.tasks import RunWriterInput
-from stepbench.local.memory_services import MemoryBucket, MemoryServices
 from stepbench.records.formats.columns import UNSENT, decode
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
 from stepbench.stages.run_writer import Bench, run_writer
+from stepbench_tools.local.memory_services import MemoryBucket, MemoryServices
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -33,10 +33,10 @@ from benchmarks.result import Case, Measure
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.registry import build_driver
-from stepbench.local.stores.certificates import make_certificates
-from stepbench.local.stores.postgresql import start_postgresql_with_tls
-from stepbench.local.stores.postgresql_server import discard_postgresql
-from stepbench.local.stores.valkey import start_valkey
+from stepbench_tools.local.stores.certificates import make_certificates
+from stepbench_tools.local.stores.postgresql import start_postgresql_with_tls
+from stepbench_tools.local.stores.postgresql_server import discard_postgresql
+from stepbench_tools.local.stores.valkey import start_valkey
 
 if TYPE_CHECKING:
     import argparse
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
-    from stepbench.local.processes import LocalStore
+    from stepbench_tools.local.processes import LocalStore
 
 QUESTION = "What do operations of YCSB's workloads A and C take?"
 NOTES = (

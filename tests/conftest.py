@@ -13,21 +13,21 @@ import hypothesis
 import pytest
 from tests.samples.services import RESULTS_TABLE, RUNS_TABLE
 
-from stepbench.local.emulator.server import emulator_name, start_emulator
-from stepbench.local.paths import Paths
-from stepbench.local.processes import LocalStore, terminate
-from stepbench.local.stack import local_client
-from stepbench.local.stores.etcd import start_etcd
-from stepbench.local.stores.postgresql import start_postgresql
-from stepbench.local.stores.postgresql_server import discard_postgresql
 from stepbench.settings import Settings
 from stepbench.stages.services import Services, connect
+from stepbench_tools.local.emulator.server import emulator_name, start_emulator
+from stepbench_tools.local.paths import Paths
+from stepbench_tools.local.processes import LocalStore, terminate
+from stepbench_tools.local.stack import local_client
+from stepbench_tools.local.stores.etcd import start_etcd
+from stepbench_tools.local.stores.postgresql import start_postgresql
+from stepbench_tools.local.stores.postgresql_server import discard_postgresql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Assertions of contracts and samples are shown with their values, though they are no test modules by name.
-pytest.register_assert_rewrite("stepbench.testing.contracts", "tests.samples.estimates", "tests.samples.refusals")
+pytest.register_assert_rewrite("tests.support.contracts", "tests.samples.estimates", "tests.samples.refusals")
 
 # Hypothesis would fail an example that takes 200 ms, as any does on a machine with other things to do.
 hypothesis.settings.register_profile("suite", deadline=None)

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 from tests.chromium import chromium, new_context
 
-from stepbench.cli.dashboard import _opened
-from stepbench.local.dashboard.proxy import Server
-from stepbench.local.dashboard.upstream import Answer
+from stepbench_tools.cli.dashboard import _opened
+from stepbench_tools.local.dashboard.proxy import Server
+from stepbench_tools.local.dashboard.upstream import Answer
 
 pytestmark = pytest.mark.browser
 LIMIT_S = 20

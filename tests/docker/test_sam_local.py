@@ -16,11 +16,11 @@ import pytest
 
 from stepbench.compiled import processor
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.deploy import python_runtime
-from stepbench.local.invoking import STEPS
-from stepbench.local.paths import find_paths
-from stepbench.local.processes import listening_addresses
-from stepbench.local.sam_local import bridge_address, forwarded
+from stepbench_tools.local.deploy import python_runtime
+from stepbench_tools.local.invoking import STEPS
+from stepbench_tools.local.paths import find_paths
+from stepbench_tools.local.processes import listening_addresses
+from stepbench_tools.local.sam_local import bridge_address, forwarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

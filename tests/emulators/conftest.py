@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.end_to_end.conftest import deployment, installed
 
-from stepbench.local.paths import Paths
+from stepbench_tools.local.paths import Paths
 
 __all__ = ["deployment", "installed"]
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench.local.deploy import Deployment, build, deploy, emulator_account, python_runtime, sole
-from stepbench.local.emulator.server import start_emulator
-from stepbench.local.processes import terminate
-from stepbench.local.stack import BENCHMARK
-from stepbench.rehearsal.account import find_account
-from stepbench.rehearsal.inventory import KINDS, take_inventory
+from stepbench_tools.local.deploy import Deployment, build, deploy, emulator_account, exclusive_lock, python_runtime
+from stepbench_tools.local.emulator.server import start_emulator
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stack import BENCHMARK
+from stepbench_tools.rehearsal.account import find_account
+from stepbench_tools.rehearsal.inventory import KINDS, take_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.local.paths import Paths
-    from stepbench.rehearsal.account import Account
+    from stepbench_tools.local.paths import Paths
+    from stepbench_tools.rehearsal.account import Account
 
 DEPLOY_LIMIT_S, RUN_LIMIT_S, DELETE_LIMIT_S = 900, 240, 240
 STACK = "to-be-deleted"
@@ -35,7 +35,7 @@ PLAN = {
 @pytest.fixture(scope="module")
 def account(paths: Paths) -> Iterator[Account]:
     """Start an emulator on which everything of the template that it can play is deployed once."""
-    with sole(paths.build, print):
+    with exclusive_lock(paths.build, print):
         built = build(paths, python_runtime(paths))
         emulator = start_emulator(paths)
         parameters = {

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.samples.templates import load_template
 
-from stepbench.local.emulator.server import CHOICE, start_emulator
-from stepbench.local.paths import Paths
-from stepbench.local.processes import await_end, family, listening_addresses, terminate, wait_until
-from stepbench.local.stack import local_client
+from stepbench_tools.local.emulator.server import CHOICE, start_emulator
+from stepbench_tools.local.paths import Paths
+from stepbench_tools.local.processes import await_end, family, listening_addresses, terminate, wait_until
+from stepbench_tools.local.stack import local_client
 
 if TYPE_CHECKING:
-    from stepbench.local.emulator.server import Emulator
+    from stepbench_tools.local.emulator.server import Emulator
 
 pytestmark = pytest.mark.emulator
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from stepbench.local.deploy import build, emulator_account, python_runtime, sole
-from stepbench.local.emulator.server import start_emulator
-from stepbench.local.paths import Paths
-from stepbench.local.processes import terminate
-from stepbench.local.stores.clock_reference import start_clock_reference
-from stepbench.rehearsal.account import find_account
-from stepbench.rehearsal.inventory import take_inventory
+from stepbench_tools.local.deploy import build, emulator_account, exclusive_lock, python_runtime
+from stepbench_tools.local.emulator.server import start_emulator
+from stepbench_tools.local.paths import Paths
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.clock_reference import start_clock_reference
+from stepbench_tools.rehearsal.account import find_account
+from stepbench_tools.rehearsal.inventory import take_inventory
 
 ROOT = Path(__file__).parents[2]
 BUILD_LIMIT_S, LIMIT_S = 900, 600
@@ -42,7 +42,7 @@ class Place:
         command = [
             sys.executable,
             "-m",
-            "stepbench.rehearsal",
+            "stepbench_tools.rehearsal",
             "--stack",
             stack,
             "--emulator",
@@ -78,7 +78,7 @@ class Place:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Start an emulator and a clock reference, with a build at hand; no store."""
     paths = Paths(ROOT, tmp_path_factory.mktemp("rehearsal"))
-    with sole(paths.build, print):
+    with exclusive_lock(paths.build, print):
         build(paths, python_runtime(paths))
     emulator = start_emulator(paths)
     clock_pid, clock = start_clock_reference(paths.logs)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.samples.templates import load_template
 
-from stepbench.cli.command import OK, THRESHOLD_MISSED
-from stepbench.local.deploy import STACK
-from stepbench.local.emulator.server import emulator_name
 from stepbench.planning import find_plan, parse_plan
+from stepbench_tools.cli.command import OK, THRESHOLD_MISSED
+from stepbench_tools.local.deploy import STACK
+from stepbench_tools.local.emulator.server import emulator_name
 
 if TYPE_CHECKING:
     from tests.end_to_end.deployment import Deployment

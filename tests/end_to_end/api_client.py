@@ -13,7 +13,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from stepbench.local.stack import API_URL, REGION
+from stepbench_tools.local.stack import API_URL, REGION
 
 if TYPE_CHECKING:
     from tests.end_to_end.deployment import Deployment

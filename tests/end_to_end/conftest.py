@@ -14,10 +14,10 @@ from botocore.credentials import Credentials
 from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import ROOT, TASKS, UP_LIMIT_S, Deployment
 
-from stepbench.local.deploy import sole
-from stepbench.local.emulator.ministack.server import TASKS_AT_ONCE
-from stepbench.local.emulator.server import DECISIONS
-from stepbench.local.processes import await_end
+from stepbench_tools.local.deploy import exclusive_lock
+from stepbench_tools.local.emulator.ministack.server import TASKS_AT_ONCE
+from stepbench_tools.local.emulator.server import DECISIONS
+from stepbench_tools.local.processes import await_end
 
 INSTALL_LIMIT_S = 300
 
@@ -31,7 +31,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if base.name.startswith("popen-") else base) / "installed"  # xdist's workers have one each
-    with sole(folder, print):
+    with exclusive_lock(folder, print):
         if not (folder / ".run").exists():
             make = ["make", "--silent", f"VENV={folder}", f"{folder}/.run"]
             subprocess.run(make, check=True, cwd=ROOT, timeout=INSTALL_LIMIT_S)

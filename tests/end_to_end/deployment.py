@@ -22,10 +22,10 @@ import psutil
 import psycopg
 
 from stepbench.contracts.identity import trial_tag
-from stepbench.local.emulator.server import DECISIONS
-from stepbench.local.stack import BENCHMARK, DATAFLOW, TRIAL, Stack, local_stack
-from stepbench.local.state import EnvironmentState, Server, read_state
 from stepbench.records.storage import layout
+from stepbench_tools.local.emulator.server import DECISIONS
+from stepbench_tools.local.stack import BENCHMARK, DATAFLOW, TRIAL, Stack, local_stack
+from stepbench_tools.local.state import EnvironmentState, Server, read_state
 
 ROOT = Path(__file__).parents[2]
 STEPBENCH = Path(sys.executable).with_name("stepbench")

@@ -18,7 +18,7 @@ from tests.end_to_end.deployment import RUN_LIMIT_S, TO_BE_STOPPED, Deployment, 
 from tests.integration.documentation.blocks import of_kind
 
 from stepbench.contracts.result import RunSummary
-from stepbench.local.stack import API_URL
+from stepbench_tools.local.stack import API_URL
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(4 * RUN_LIMIT_S)]
 AS_DOCUMENTED = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}

@@ -29,7 +29,7 @@ from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, plan, wait_for
 from tests.samples.api_description import CHECKS, OPERATIONS, covering, described
 
 from stepbench.contracts.runs import ENDED_STATES
-from stepbench.local.stack import API_URL, REGION
+from stepbench_tools.local.stack import API_URL, REGION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, plan, wait_for
 
-from stepbench.local.stack import BENCHMARK, TRIAL
 from stepbench.report.run_output import MAX_OUTPUT_BYTES
+from stepbench_tools.local.stack import BENCHMARK, TRIAL
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(3 * RUN_LIMIT_S)]
 

@@ -19,8 +19,8 @@ from tests.samples.dags import SMALL, dataflow_trial, stage
 from stepbench.contracts.dataflow import MAX_INLINE_TASKS, Dag
 from stepbench.contracts.identity import EventId
 from stepbench.drivers.cassandra.keyspace import keyspace_of
-from stepbench.local.stack import DATAFLOW
 from stepbench.workload.topology import all_objects, object_key
+from stepbench_tools.local.stack import DATAFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable

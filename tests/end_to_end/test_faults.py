@@ -25,8 +25,8 @@ from tests.end_to_end.moments import assert_stops_cleanly, sends
 
 from stepbench.contracts.identity import EventId
 from stepbench.digits import counted
-from stepbench.local.stack import BENCHMARK, RECEIVER
 from stepbench.records.formats.deliveries import POSTGRESQL_SOURCE
+from stepbench_tools.local.stack import BENCHMARK, RECEIVER
 
 pytestmark = pytest.mark.end_to_end
 

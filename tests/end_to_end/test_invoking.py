@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepbench.local.invoking import STEPS
+from stepbench_tools.local.invoking import STEPS
 
 if TYPE_CHECKING:
     from tests.end_to_end.deployment import Deployment

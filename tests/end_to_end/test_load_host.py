@@ -17,7 +17,7 @@ from tests.end_to_end.deployment import (
 )
 from tests.end_to_end.load_hosts import load_hosts, plan_from_host, writers_of
 
-from stepbench.local.processes import await_end
+from stepbench_tools.local.processes import await_end
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600), pytest.mark.nightly("load-host")]
 

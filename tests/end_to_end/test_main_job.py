@@ -16,11 +16,11 @@ from tests.end_to_end.deployment import ROOT, Deployment, Finished, plan
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef
-from stepbench.local.calibrating import calibrate_plan, with_rate
-from stepbench.local.paths import Paths
 from stepbench.planning import find_plan, parse_plan
 from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.storage.run_store import read_t4_lines
+from stepbench_tools.local.calibrating import calibrate_plan, with_rate
+from stepbench_tools.local.paths import Paths
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

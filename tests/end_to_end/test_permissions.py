@@ -32,7 +32,7 @@ from tests.samples.roles import Roles
 from tests.samples.second_opinion import SecondOpinion
 from tests.samples.service_calls import service_calls
 
-from stepbench.local.stack import BENCHMARK
+from stepbench_tools.local.stack import BENCHMARK
 
 RUNS_LIMIT_S = 500
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(RUNS_LIMIT_S + 200), pytest.mark.nightly("permissions")]

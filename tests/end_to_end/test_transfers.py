@@ -13,8 +13,8 @@ import pytest
 from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, Finished, finish, tasks, wait_for
 
 from stepbench.contracts.transfer_rows import TransferRow
-from stepbench.local.dashboard.upstream import Upstream
 from stepbench.records.storage import layout
+from stepbench_tools.local.dashboard.upstream import Upstream
 
 if TYPE_CHECKING:
     from tests.end_to_end.api_client import ApiClient

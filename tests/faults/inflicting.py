@@ -32,8 +32,7 @@ from tests.faults.cases import (
 from tests.faults.clocks import steppable
 from tests.faults.moments import plan_of
 from tests.faults.streams import Reader, fill, make_room, pipes, small_disk, terminal
-
-from stepbench.testing.fault_proxy import Limit, Rule, fault_proxy, http1
+from tests.support.fault_proxy import Limit, Rule, fault_proxy, http1
 
 STOP_S, SLOW_S = 5.0, 4.0
 TURN_S = 0.025

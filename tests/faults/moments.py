@@ -27,9 +27,9 @@ from tests.faults.cases import (
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef
-from stepbench.local.executions import RUNNING
-from stepbench.local.stack import BENCHMARK, TRIAL, Stack
 from stepbench.records.storage import layout
+from stepbench_tools.local.executions import RUNNING
+from stepbench_tools.local.stack import BENCHMARK, TRIAL, Stack
 
 RATE_PER_S = 20
 MOMENT_LIMIT_S = 180

@@ -13,8 +13,8 @@ from tests.end_to_end.deployment import GONE, REST_S, UP_LIMIT_S, Deployment, wa
 from tests.faults.streams import HOME_BYTES, small_disk
 from tests.suite.leftovers import describe, processes_of
 
-from stepbench.local.processes import family
 from stepbench.records.storage.trial_table import Lease
+from stepbench_tools.local.processes import family
 
 PORTS = "stepbench-ports-"
 """A user's file of ports that were given, which stays: see `local.processes.free_port`."""

@@ -6,7 +6,7 @@ import pytest
 from tests.end_to_end.deployment import MEASURED_ATTEMPT, finish, plan, started_attempts, wait_for
 from tests.end_to_end.load_hosts import load_hosts, plan_from_host, writers_of
 
-from stepbench.local.processes import await_end
+from stepbench_tools.local.processes import await_end
 
 if TYPE_CHECKING:
     from tests.end_to_end.deployment import Deployment

@@ -20,7 +20,7 @@ from stepbench.progress import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.local.state import Server
+    from stepbench_tools.local.state import Server
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 MEASURED = 600

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.end_to_end.deployment import UP_LIMIT_S, Deployment, finish, plan, run_tag_of, wait_for
 
-from stepbench.local.environment import strays
 from stepbench.progress import WRITER
+from stepbench_tools.local.environment import strays
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1_200)]
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepbench.local.stores.certificates import make_certificates
+from stepbench_tools.local.stores.certificates import make_certificates
 
 if TYPE_CHECKING:
-    from stepbench.local.stores.certificates import Certificates
+    from stepbench_tools.local.stores.certificates import Certificates
 
 
 @pytest.fixture(scope="session")

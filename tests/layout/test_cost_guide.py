@@ -7,8 +7,8 @@ from tests.samples.templates import ROOT, load_template
 from stepbench.costs import budgeted, estimate
 from stepbench.digits import dollars
 from stepbench.planning import expanded, parse_plan
-from stepbench.planning.cost_guide import OPTIONS, TYPES, tables, updated
 from stepbench.planning.presets import find_plan, list_plans
+from stepbench_tools.documents.cost_guide import OPTIONS, TYPES, tables, updated
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import AnyTrial
@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
 
 
 def test_the_cost_guide_is_what_the_code_says() -> None:
-    """Prices, presets and stacks change; run `python -m stepbench.planning.cost_guide docs/costs.md`."""
+    """Prices, presets and stacks change; run `python -m stepbench_tools.documents.cost_guide docs/costs.md`."""
     assert updated(PAGE) == PAGE
     for name, table in tables().items():
         assert f"<!-- {name} -->\n{table}\n<!-- end of {name} -->" in PAGE

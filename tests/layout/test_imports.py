@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "layers/core/src"
 PACKAGE = SOURCES / "stepbench"
+TOOLS, CHARTS = ROOT / "tools/src/stepbench_tools", ROOT / "layers/core/charts/stepbench_charts"
+PREFIXES = {PACKAGE: "", TOOLS: "tools/", CHARTS: "charts/"}
+"""How a module of each package is called here: a room of the core by its name, those of the tools below theirs."""
 FLOORS = (
     "compiled",
     "errors",
@@ -46,34 +49,51 @@ FLOORS = (
     "report",
     "dashboard",
     "loading",
-    "calibration",
     "stages",
     "api",
     "load_host",
-    "local",
-    "rehearsal",
-    "cli",
-    "testing",
+    "charts",
+    "tools/prices",
+    "tools/printing",
+    "tools/tuning",
+    "tools/calibration",
+    "tools/local",
+    "tools/rehearsal",
+    "tools/documents",
+    "tools/cli",
 )
 """From the ground up: a room imports only from itself and from floors below it, for types, too."""
 AWS = {"boto3", "botocore", "mypy_boto3_s3", "mypy_boto3_dynamodb", "aws_lambda_powertools"}
-KNOWS_NO_AWS = ("stats", "report", "dashboard", "contracts", "costs", "planning", "calibration")
-PURE_OF_IO = ("stats", "contracts", "workload", "calibration")
+KNOWS_NO_AWS = ("stats", "report", "dashboard", "contracts", "costs", "planning", "tools/calibration", "tools/printing")
+PURE_OF_IO = ("stats", "contracts", "workload", "tools/calibration")
 """No clock, no randomness of their own, no files, no network."""
 SERVERS = tuple(
-    f"calibration/{name}" for name in ("reference_store/", "reference_bucket/server", "reference_bucket/reader")
+    f"tools/calibration/{name}" for name in ("reference_store/", "reference_bucket/server", "reference_bucket/reader")
 )
 """Servers of ours, and what asks them, have to do I/O: they alone are exempt."""
 EFFECTS = {"time", "random", "socket", "subprocess", "os", "asyncio", "threading"}
 
 
 @cache
-def _modules() -> tuple[tuple[str, str, frozenset[str]], ...]:
-    """Return each module's room, its path within the package, and the names that it imports."""
-    paths = {path.relative_to(PACKAGE).with_suffix("").parts: path for path in sorted(PACKAGE.rglob("*.py"))}
+def _modules() -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return each module by its path below its package, and the modules and names of ours or others that it imports."""
     return tuple(
-        (parts[0], "/".join(parts), frozenset(_imports(ast.parse(path.read_text())))) for parts, path in paths.items()
+        (_name(path), frozenset(map(_slashed, _imports(ast.parse(path.read_text())))))
+        for package in PREFIXES
+        for path in sorted(package.rglob("*.py"))
     )
+
+
+def _name(path: Path) -> str:
+    package = next(package for package in PREFIXES if path.is_relative_to(package))
+    return PREFIXES[package] + path.relative_to(package).with_suffix("").as_posix()
+
+
+def _slashed(imported: str) -> str:
+    """Return an imported name of ours as a path like those of modules; of a library as it is."""
+    package, _, rest = imported.partition(".")
+    own = {package.name: prefix for package, prefix in PREFIXES.items()}
+    return own[package] + rest.replace(".", "/") if package in own else imported
 
 
 def _imports(node: ast.AST, *, types: bool = True) -> Iterator[str]:
@@ -97,41 +117,34 @@ def _floor(module: str) -> str | None:
 
 def test_every_module_stands_on_a_floor() -> None:
     """A new room takes its place in the order before it is imported anywhere."""
-    without = {module for _, module, _ in _modules() if _floor(module) is None}
-    assert without == {"__init__", "records/__init__"}
+    without = {module for module, _ in _modules() if _floor(module) is None}
+    assert without == {"__init__", "records/__init__", "tools/__init__"}
 
 
 def test_the_map_shows_the_floors() -> None:
     """docs/architecture.md has the picture of them, from the top down."""
-    text = (PACKAGE.parents[3] / "docs/architecture.md").read_text()
+    text = (ROOT / "docs/architecture.md").read_text()
     picture = text.partition("types included")[2].split("```")[1]
     rooms = [line.split("  ")[0] for line in picture.strip().splitlines()]
     assert [*rooms[:-1], *reversed(rooms[-1].split())] == [*reversed(FLOORS)]
 
 
 def test_imports_point_down() -> None:
-    """So that a room can be read without those above it, and no two rooms need each other."""
+    """So that a room can be read without those above it, and no two rooms need each other; the core needs no tool."""
     wrong = {
         (module, imported)
-        for _, module, names in _modules()
+        for module, names in _modules()
         for imported in names
-        if imported.startswith("stepbench.") and (floor := _floor(module))
-        if (below := _floor(imported.removeprefix("stepbench.").replace(".", "/")))
-        if FLOORS.index(below) > FLOORS.index(floor)
+        if (floor := _floor(module)) and (below := _floor(imported)) and FLOORS.index(below) > FLOORS.index(floor)
     }
     assert wrong == set()
 
 
 def test_no_module_imports_itself_through_another() -> None:
     """Within a room, too, there is an order in which its files can be read."""
-    modules = {module.replace("/", ".").removesuffix(".__init__"): names for _, module, names in _modules()}
+    modules = {module.removesuffix("/__init__"): names for module, names in _modules()}
     graph = {
-        module: {
-            found
-            for imported in names
-            if imported.startswith("stepbench.")
-            if (found := _module_of(imported.removeprefix("stepbench."), modules)) and found != module
-        }
+        module: {found for imported in names if (found := _module_of(imported, modules)) and found != module}
         for module, names in modules.items()
     }
     assert set(TopologicalSorter(graph).static_order()) >= graph.keys()  # raises CycleError, with the cycle
@@ -140,7 +153,7 @@ def test_no_module_imports_itself_through_another() -> None:
 def _module_of(name: str, modules: Container[str]) -> str | None:
     """Return the module that an imported name is, or stands in."""
     while name and name not in modules:
-        name = name.rpartition(".")[0]
+        name = name.rpartition("/")[0]
     return name or None
 
 
@@ -148,9 +161,9 @@ def _uses(package: str, banned: set[str]) -> set[tuple[str, str]]:
     """Return which modules of a room import which of the banned ones."""
     return {
         (module, imported)
-        for own, module, names in _modules()
+        for module, names in _modules()
         for imported in names
-        if own == package and imported.split(".")[0] in banned
+        if module.startswith(f"{package}/") and imported.split(".")[0] in banned
     }
 
 
@@ -169,24 +182,11 @@ def test_the_pure_core_has_no_effects(package: str) -> None:
 def test_nothing_is_called_utils() -> None:
     """A name that says nothing collects everything."""
     banned = {"utils", "util", "helpers", "common", "misc"}
-    assert [module for _, module, _ in _modules() if module.split("/")[-1] in banned] == []
+    assert [module for module, _ in _modules() if module.split("/")[-1] in banned] == []
 
 
 LIMIT_BYTES = 7 * 512 * 1024
 """Unzipped, without libraries: a tenth more than it takes with four experiments."""
-LEFT_OUT = (
-    "loading.py",
-    "local",
-    "rehearsal",
-    "testing",
-    "calibration",
-    "cli",
-    "report/charts",
-    "report/markdown.py",
-    "report/tables.py",
-)
-DATA = {".css", ".j2", ".js", ".json", ".py", ".sql"}
-"""What the package reads at run time; `.pyi` and `.proto` are what generated modules were made with."""
 
 
 @pytest.fixture(scope="module")
@@ -209,23 +209,21 @@ are found by their names.
 """
 
 
-def test_it_ships_what_handlers_import_and_no_other_module(layer: Path) -> None:
-    """A module too few fails on AWS only, and perhaps in the middle of a run; one too many is unpacked for nothing."""
-    needed = _import_closure([*sorted((ROOT / "functions").glob("*.py")), *PROGRAMS])
-    needed |= {".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__") for path in PROGRAMS}
+OFFERED = (PACKAGE / "loading.py",)
+"""What the core offers to who imports it: `stepbench.load_run`."""
+
+
+def test_the_core_is_what_handlers_import(layer: Path) -> None:
+    """The layer is the package, whole; what no function imports lives with the tools, or is unpacked for nothing."""
+    roots = (*PROGRAMS, *OFFERED)
+    needed = _import_closure([*sorted((ROOT / "functions").glob("*.py")), *roots])
+    needed |= {".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__") for path in roots}
+    assert _paths_by_name(SOURCES).keys() == needed
     assert _paths_by_name(layer).keys() == needed
-
-
-@pytest.mark.parametrize("path", LEFT_OUT)
-def test_it_leaves_out_what_no_function_imports(layer: Path, path: str) -> None:
-    """These are the command line's, the tests' and the build's; the path has to be one that the package still has."""
-    assert (PACKAGE / path).exists()
-    assert not (layer / "stepbench" / path).exists()
 
 
 def test_it_holds_the_data_that_the_package_reads(layer: Path) -> None:
     """The figures' specifications are a product, and in no checkout before `make setup`."""
-    assert {path.suffix for path in layer.rglob("*") if path.is_file()} == DATA
     assert (layer / "stepbench/report/charts.json").stat().st_size > 0
     assert (layer / "stepbench/report/templates/page.html.j2").is_file()
 

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from tests.support.contracts.blobs import BlobsContract
+from tests.support.contracts.filter import FilterContract
+from tests.support.contracts.operations import OperationsContract
+from tests.support.contracts.trigger import TriggerContract
+from tests.support.contracts.watch import WatchContract
 
 from stepbench.contracts.target import StoreTarget, target_models
 from stepbench.contracts.transfer import FilesTarget
 from stepbench.drivers import registry
 from stepbench.drivers.protocol import StoreRoom
-from stepbench.local.store_list import is_started_here, store_list
-from stepbench.testing.contracts.blobs import BlobsContract
-from stepbench.testing.contracts.filter import FilterContract
-from stepbench.testing.contracts.operations import OperationsContract
-from stepbench.testing.contracts.trigger import TriggerContract
-from stepbench.testing.contracts.watch import WatchContract
+from stepbench_tools.local.store_list import is_started_here, store_list
 
 if TYPE_CHECKING:
     from stepbench.contracts.target import Target
@@ -124,7 +124,7 @@ def test_all_stores_are_listed() -> None:
 
 def test_the_walk_through_quotes_the_example_store() -> None:
     """A newcomer copies what stands in docs/drivers.md."""
-    example = PACKAGE / "testing/example_store"
+    example = ROOT / "tests/support/example_store"
     source = {line.strip() for path in example.glob("*.py") for line in path.read_text().splitlines()}
     quoted = re.findall(r"```python\n(.+?)```", (ROOT / "docs/drivers.md").read_text(), re.DOTALL)
     lines = {line.split("  # ")[0].strip() for block in quoted for line in block.splitlines()}
@@ -134,10 +134,21 @@ def test_the_walk_through_quotes_the_example_store() -> None:
 def test_the_walk_through_names_what_is_there() -> None:
     """Its list of places is no good if a place has moved."""
     text = (ROOT / "docs/drivers.md").read_text()
-    files = re.findall(r"`((?:contracts|costs|drivers|local|model|wire)/[a-z0-9_/]+(?:\.py|/))`", text)
-    assert [name for name in files if not (PACKAGE / name).exists()] == []
-    modules = re.findall(r"`((?:wire|model|drivers|testing)(?:\.[a-z0-9_]+)+)(\.[A-Z]\w+|\.[a-z_]+)?`", text)
+    files = re.findall(r"`((?:contracts|costs|drivers|tools|tests|model|wire)/[a-z0-9_/]+(?:\.py|/))`", text)
+    assert [name for name in files if not _place(name).exists()] == []
+    modules = re.findall(r"`((?:wire|model|drivers)(?:\.[a-z0-9_]+)+)(\.[A-Z]\w+|\.[a-z_]+)?`", text)
     assert [name for name, _ in modules if not _is_there(name)] == []
+
+
+def _place(name: str) -> Path:
+    """Return the path of a file that is named below the core's package, the tools' or the checkout."""
+    if name.startswith("tests/"):
+        return ROOT / name
+    return (
+        ROOT / "tools/src/stepbench_tools" / name.removeprefix("tools/")
+        if name.startswith("tools/")
+        else PACKAGE / name
+    )
 
 
 def _is_there(dotted: str) -> bool:

@@ -44,7 +44,7 @@ from stepbench.stages import (
     tear_down_target,
     watch_changes,
 )
-from stepbench.stages.receive_events import BUCKET_PATIENCE, TABLE_PATIENCE
+from stepbench.stages.receive_events import BUCKET_RETRY, TABLE_RETRY
 from stepbench.stages.run_events import REGRESSION_DETECTED, SOURCE, event_detail
 from stepbench.stages.run_writer import Bench
 from stepbench.stages.watch_changes import WatchPace
@@ -431,7 +431,7 @@ OWN_LIMITS_S = {
     "PrepareTarget": FORMER_S + target_driver.REACH_LIMIT_S + PRELOAD_FOR_S + prepare_target.READY_LIMIT_S,
     "AwaitTarget": await_target.CALL_LIMIT_S + await_target.CANARY_LIMIT_S,
     "WatchChanges": WatchPace().turn_s + WatchPace().overlap_s + watch_changes.FINAL_TRIES * WatchPace().tick_s,
-    "AwaitArrivals": await_arrivals.PATIENCE_S,
+    "AwaitArrivals": await_arrivals.RETRY_S,
     "CollectLogs": collect_logs.BUDGET_NS / 1e9,
     "TearDownTarget": TEAR_DOWN_S,
     "SweepTargets": sweep_targets.SWEEP_LIMIT_S + TEAR_DOWN_S,
@@ -459,9 +459,9 @@ def test_a_receiver_gives_up_before_its_function_does(name: str) -> None:
     try_s, tries = map(int, found.stdout.split())
     look_up_s = 2 * try_s * tries  # the name, and the name with the first domain of a search list
     assert look_up_s <= 4
-    assert TABLE_PATIENCE.whole_s + look_up_s < BUCKET_PATIENCE.whole_s
-    assert BUCKET_PATIENCE.whole_s + look_up_s < function["Timeout"]
-    assert TABLE_PATIENCE.whole_s + 2 * look_up_s + ROUNDS * TIMEOUT_S < function["Timeout"]  # with the clock's host
+    assert TABLE_RETRY.whole_s + look_up_s < BUCKET_RETRY.whole_s
+    assert BUCKET_RETRY.whole_s + look_up_s < function["Timeout"]
+    assert TABLE_RETRY.whole_s + 2 * look_up_s + ROUNDS * TIMEOUT_S < function["Timeout"]  # with the clock's host
 
 
 @pytest.mark.parametrize(

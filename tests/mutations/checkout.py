@@ -118,7 +118,7 @@ def _link_environment(source: Path, root: Path) -> None:
         (own / entry.name).symlink_to(entry)
     (editable,) = own.glob("__editable__.stepbench-*.pth")
     editable.unlink()
-    editable.write_text(f"{root / 'layers/core/src'}\n")
+    editable.write_text(f"{root / 'layers/core/src'}\n{root / 'tools/src'}\n")
     for program in (source / "bin").iterdir():
         mine = root / ".venv/bin" / program.name
         if program.is_symlink() or not (text := program.read_bytes()).startswith(b"#!"):

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 ALL_LINES = "SELECT context, numbits FROM line_bits JOIN context ON context.id = context_id"
 RECORDED = ("tests/unit", "tests/integration", "tests/statemachines")
-OPTIONS = ("--cov=layers/core/src/stepbench", "--cov=functions", "--cov-context=test", "--cov-report=")
+OPTIONS = (
+    "--cov=layers/core/src/stepbench",
+    "--cov=tools/src/stepbench_tools",
+    "--cov=functions",
+    "--cov-context=test",
+    "--cov-report=",
+)
 
 
 class Contexts:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PACKAGE = "layers/core/src/stepbench"
-SOURCES = (f"{PACKAGE}/**/*.py", "functions/*.py", "statemachines/*.asl.json")
-NOT_PRODUCT = re.compile(r"_pb2\.py$|_pb2_grpc\.py$|/testing/contracts/")
+PACKAGE, TOOLS = "layers/core/src/stepbench", "tools/src/stepbench_tools"
+SOURCES = (f"{PACKAGE}/**/*.py", f"{TOOLS}/**/*.py", "functions/*.py", "statemachines/*.asl.json")
+NOT_PRODUCT = re.compile(r"_pb2\.py$|_pb2_grpc\.py$")
 STATE = re.compile(r'"(\w+)":\s*\{\s*"Type"')
 CLAUSE = re.compile(r'"(?:Retry|Catch|Choices)":\s*')
 COUNTS = {"MaxAttempts", "MaxConcurrency", "NumericEquals", "NumericGreaterThan", "NumericLessThan"}
@@ -62,8 +62,8 @@ def units_of(root: Path) -> Iterator[tuple[str, Path, Unit]]:
 
 
 def room_of(name: str) -> str:
-    """Return the first folder or module of the package that a file belongs to, or the folder beside the package."""
-    inside = name.removeprefix(f"{PACKAGE}/")
+    """Return the first folder or module of a package that a file belongs to, or the folder beside the packages."""
+    inside = name.removeprefix(f"{PACKAGE}/").removeprefix(f"{TOOLS}/")
     return (inside if inside != name else name).partition("/")[0].removesuffix(".py")
 
 

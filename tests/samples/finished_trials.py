@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tests.samples.records import column_header, t4_item, writer_rows
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.result import TrialResult
@@ -21,7 +22,6 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.trial_table import FilePointer
 from stepbench.stages.analyse_trial import analyse_trial
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.workload.arrivals import phase_offsets_ns
 
 if TYPE_CHECKING:

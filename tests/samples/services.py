@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import EndpointConnectionError
+from tests.support.fake_clock import FakeClock
+from tests.support.memory_register import MemoryRegister
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import AnyTrial, TrialPlan, TrialRef, TrialSpec
 from stepbench.contracts.result import Failure
-from stepbench.local import memory_services
 from stepbench.records.storage import layout
-from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_register import MemoryRegister
+from stepbench_tools.local import memory_services
 
 RESULTS_TABLE: dict[str, Any] = {
     "BillingMode": "PAY_PER_REQUEST",

@@ -6,8 +6,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.support.fake_clock import START_NS, FakeClock
+
 from stepbench.model.result import Outcome, Result
-from stepbench.testing.fake_clock import START_NS, FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

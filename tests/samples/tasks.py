@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.samples.dags import dataflow_trial
 from tests.samples.services import MemoryServices, stored_trial
+from tests.support.memory_blobs import MemoryBlobs
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.dataflow_rows import TaskItem
@@ -17,7 +18,6 @@ from stepbench.stages import receive_events
 from stepbench.stages.end_dataflow import EndSandbox
 from stepbench.stages.run_task import TaskSandbox
 from stepbench.stages.task_place import TaskPlace
-from stepbench.testing.memory_blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialRef

@@ -19,9 +19,9 @@ from botocore.exceptions import ClientError
 from tests.samples.services import RESULTS_TABLE
 from tests.statemachines.journal import Journal, open_journal
 
-from stepbench.local.emulator.server import start_emulator
-from stepbench.local.paths import Paths
-from stepbench.local.processes import terminate
+from stepbench_tools.local.emulator.server import start_emulator
+from stepbench_tools.local.paths import Paths
+from stepbench_tools.local.processes import terminate
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).parent / "fakes" / "fake_stage.py"

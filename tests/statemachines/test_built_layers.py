@@ -18,9 +18,9 @@ from packaging.requirements import Requirement
 from tests.samples.templates import ROOT, load_template
 
 from stepbench.compiled import processor
-from stepbench.local.deploy import NOWHERE, build, emulator_account, python_runtime, run_sam, sole
-from stepbench.local.paths import Paths
 from stepbench.report.figures import for_script, javascript
+from stepbench_tools.local.deploy import NOWHERE, build, emulator_account, exclusive_lock, python_runtime, run_sam
+from stepbench_tools.local.paths import Paths
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
@@ -60,7 +60,7 @@ GLIBC_LEVELS = (34, 28, 27, 26, 24, 17)
 def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return what the embedded run deploys; it is built if it is not there, or not of these sources."""
     paths = Paths(ROOT, tmp_path_factory.mktemp("home"))
-    with sole(paths.build, print):  # another of this run's processes may be about to deploy it
+    with exclusive_lock(paths.build, print):  # another of this run's processes may be about to deploy it
         build(paths, python_runtime(paths))
     return paths.build / "artefacts"
 

@@ -10,19 +10,19 @@ from botocore.config import Config
 from tests.samples.services import stored_trial
 from tests.statemachines.conftest import load_machine
 from tests.statemachines.lab import BUCKET, TABLE, Lab, Scenario, open_lab
+from tests.support.fake_clock import FakeClock
+from tests.support.memory_driver import MemoryDriver
+from tests.support.memory_register import MemoryRegister
 
 from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import SweepTargetsInput
-from stepbench.local.memory_services import MemoryServices
-from stepbench.local.processes import wait_until
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
 from stepbench.stages.services import Services
 from stepbench.stages.sweep_targets import sweep_targets
-from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
-from stepbench.testing.memory_register import MemoryRegister
+from stepbench_tools.local.memory_services import MemoryServices
+from stepbench_tools.local.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

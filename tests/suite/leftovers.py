@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 import pytest
 
-from stepbench.local.processes import await_end
+from stepbench_tools.local.processes import await_end
 
 GRACE_S, THREADS_GRACE_S = 5.0, 60.0
 THREADS_LEFT = 6

@@ -25,9 +25,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 ROOT = Path(__file__).parents[2]
-PACKAGE, UNIT, LAYOUT = "layers/core/src/stepbench/", "tests/unit/", "tests/layout/"
-SOURCES = ("layers/core/src", "functions", "benchmarks", "tests")
-MIRRORS = {PACKAGE: UNIT, "functions/": f"{UNIT}stages/", "benchmarks/": f"{UNIT}benchmarks/", "tests/": UNIT}
+UNIT, LAYOUT = "tests/unit/", "tests/layout/"
+IMPORTED_FROM = ("layers/core/src/", "layers/core/charts/", "tools/src/")
+SOURCES = ("layers/core/src", "layers/core/charts", "tools/src", "functions", "benchmarks", "tests")
+MIRRORS = {
+    "layers/core/src/stepbench/": UNIT,
+    "layers/core/charts/stepbench_charts/": f"{UNIT}charts/",
+    "tools/src/stepbench_tools/": f"{UNIT}tools/",
+    "functions/": f"{UNIT}stages/",
+    "benchmarks/": f"{UNIT}benchmarks/",
+    "tests/": UNIT,
+}
 """Where tests of a folder's modules stand."""
 DEFINITIONS = {"statemachines/": "tests/statemachines/test_definitions.py"}
 LAID_OUT = ("template.yaml", "stacks/", "docs/")
@@ -45,7 +53,8 @@ BEGUN = pytest.StashKey[set[str]]()
 
 def module_name(path: str) -> str:
     """Return by what name a file is imported: `stepbench.load.pacer`, `functions.http_api`, `tests.samples.dags`."""
-    parts = PurePosixPath(path.removeprefix("layers/core/src/")).with_suffix("").parts
+    root = next((each for each in IMPORTED_FROM if path.startswith(each)), "")
+    parts = PurePosixPath(path.removeprefix(root)).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

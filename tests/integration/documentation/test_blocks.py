@@ -26,15 +26,15 @@ from tests.layout.test_published import takes
 from tests.samples.templates import load_template
 from tests.samples.tuning import model
 
-from stepbench.api.openapi import openapi
-from stepbench.cli.inputs import read_plan
-from stepbench.cli.parser import build_parser
 from stepbench.drivers.dsql.access import SETUP
 from stepbench.errors import PlanError
 from stepbench.planning import find_plan, parse_plan
 from stepbench.planning.changes import Changes
 from stepbench.planning.requests import parse_request, requested_plan
 from stepbench.stages import run_events
+from stepbench_tools.cli.inputs import read_plan
+from stepbench_tools.cli.parser import build_parser
+from stepbench_tools.documents.openapi import openapi
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,7 +154,8 @@ def test_variables_before_a_command_are_ones_that_somebody_reads() -> None:
         for line in re.findall(r"^((?:[A-Z_]+=\S+ )+)(?=stepbench|make|\.venv)", block.text, re.MULTILINE)
         for name in re.findall(r"([A-Z_]+)=", line)
     }
-    sources = [path.read_text() for path in (ROOT / "layers/core/src/stepbench").rglob("*.py")]
+    folders = ("layers/core/src", "tools/src")
+    sources = [path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py")]
     assert {"STEPBENCH_EMULATOR", "AWS_ENDPOINT_URL"} <= named
     assert [name for name in named if not any(f'"{name}"' in text for text in sources)] == []
 

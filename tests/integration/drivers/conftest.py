@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from contextlib import AbstractAsyncContextManager
 
+    from tests.support.contracts.filter import Arrived
+
     from stepbench.stages.services import Services
-    from stepbench.testing.contracts.filter import Arrived
 
     Receiving = Callable[[str], AbstractAsyncContextManager[Arrived]]
     """By a trial's tag."""

@@ -7,20 +7,21 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
+from tests.support.contracts.operations_subject import contents_of, operating, operations_spec, until_operated
+from tests.support.contracts.watch import watch
+from tests.support.fault_proxy import Cut, Replace, Rule, fault_proxy, plain
 
 from stepbench.contracts.workload import Kind
 from stepbench.model.pending import perform
 from stepbench.model.result import Outcome
-from stepbench.testing.contracts.operations_subject import contents_of, operating, operations_spec, until_operated
-from stepbench.testing.contracts.watch import watch
-from stepbench.testing.fault_proxy import Cut, Replace, Rule, fault_proxy, plain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tests.support.contracts.operations_subject import OperationsSubject
+
     from stepbench.drivers.protocol import Driver
     from stepbench.model.change import ChangeBatch
-    from stepbench.testing.contracts.operations_subject import OperationsSubject
 
 LIMIT_S = 20
 READS = 10

@@ -20,18 +20,9 @@ from tests.integration.drivers.postgresql.conftest import PostgresqlSubject, pos
 from tests.integration.drivers.s3.test_trigger import S3Subject
 from tests.integration.drivers.sql.superuser import call_receiver_at
 from tests.samples.lambda_api import lambda_api
-
-from stepbench.clock import AnchoredClock
-from stepbench.drivers.dynamodb.trigger import DynamoDbDriver
-from stepbench.drivers.etcd.cluster import EtcdLimits
-from stepbench.drivers.postgresql.trigger import PostgresqlDriver
-from stepbench.drivers.s3.trigger import S3Driver
-from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import perform
-from stepbench.model.result import Outcome, Result
-from stepbench.testing.contracts.life import until_ready, until_torn_down
-from stepbench.testing.contracts.trigger_subject import contract_spec, contract_write
-from stepbench.testing.fault_proxy import (
+from tests.support.contracts.life import until_ready, until_torn_down
+from tests.support.contracts.trigger_subject import contract_spec, contract_write
+from tests.support.fault_proxy import (
     DYNAMODB_EXCEEDED,
     DYNAMODB_THROTTLING,
     LAMBDA_TOO_MANY,
@@ -52,16 +43,26 @@ from stepbench.testing.fault_proxy import (
     postgresql,
 )
 
+from stepbench.clock import AnchoredClock
+from stepbench.drivers.dynamodb.trigger import DynamoDbDriver
+from stepbench.drivers.etcd.cluster import EtcdLimits
+from stepbench.drivers.postgresql.trigger import PostgresqlDriver
+from stepbench.drivers.s3.trigger import S3Driver
+from stepbench.errors import TargetUnavailableError
+from stepbench.model.pending import perform
+from stepbench.model.result import Outcome, Result
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
+    from tests.support.contracts.trigger_subject import TriggerSubject
+
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
-    from stepbench.local.processes import LocalStore
     from stepbench.model.request import Request
     from stepbench.stages.services import Services
-    from stepbench.testing.contracts.trigger_subject import TriggerSubject
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.samples.services import small_plan
+from tests.support.contracts.life import LOOK_LIMIT_S, look
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.plan import TrialSpec
 from stepbench.drivers.registry import build_driver
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.settings import Settings
-from stepbench.testing.contracts.life import LOOK_LIMIT_S, look
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
+from tests.support.contracts.trigger_subject import contract_spec
 
-from stepbench.calibration.truth import read_truth
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.etcd.trigger import EtcdDriver
@@ -20,18 +20,18 @@ from stepbench.drivers.reference.trigger import ReferenceDriver
 from stepbench.load.closed_loop import Client, ClosedLoop, LoopBounds, Offer
 from stepbench.load.recorder import GrowingRecorder
 from stepbench.load.timer import best_timer
-from stepbench.local.processes import terminate
-from stepbench.local.stores.reference import TRUTH, start_reference
 from stepbench.model.pending import CoroutineRequest, perform
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
 from stepbench.records.formats.columns import Rows
 from stepbench.settings import Settings
 from stepbench.stages.event_loop import run_measuring
-from stepbench.testing.contracts.trigger_subject import contract_spec
 from stepbench.workload.arrivals import think_times_ns
 from stepbench.workload.choices import Choices, ClientStream, RecordKeys
 from stepbench.workload.products import Products, json_blob
+from stepbench_tools.calibration.truth import read_truth
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.reference import TRUTH, start_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
-    from stepbench.local.processes import LocalStore
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 CLIENTS, LIMIT_S = 10, 30

@@ -18,8 +18,8 @@ from tests.samples.records import REF, trial_spec, writer_item
 
 from stepbench.contracts.plan import LoadStep
 from stepbench.contracts.target import S3Target
-from stepbench.local.processes import spawn, terminate, wait_until
 from stepbench.records.storage import layout
+from stepbench_tools.local.processes import spawn, terminate, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepbench.local.stack import local_client
 from stepbench.records.storage.emptying import empty_bucket
+from stepbench_tools.local.stack import local_client
 
 BUCKET, OBJECTS = "to-be-emptied", 1_001
 

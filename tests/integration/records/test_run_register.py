@@ -13,13 +13,13 @@ from botocore.httpsession import URLLib3Session
 from botocore.stub import Stubber
 from tests.samples.services import RUNS_TABLE
 from tests.samples.templates import load_template
+from tests.support.memory_register import MemoryRegister
 
 from stepbench.contracts.runs import QueueEntry, RunRecord
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.storage.run_queue import First, Turn
 from stepbench.records.storage.run_register import Budgets, OverBudgetError, RunQuery, RunRegister
 from stepbench.stages.services import Services
-from stepbench.testing.memory_register import MemoryRegister
 
 pytestmark = pytest.mark.emulator
 

@@ -13,6 +13,21 @@ import boto3
 import pytest
 from botocore.config import Config
 from tests.samples.records import REF, column_header, t4_item, trial_spec, writer_rows
+from tests.support.fault_proxy import (
+    DYNAMODB_EXCEEDED,
+    DYNAMODB_THROTTLING,
+    S3_SLOW_DOWN,
+    Cut,
+    Delay,
+    Drop,
+    Duplicate,
+    Fault,
+    FaultProxy,
+    Rule,
+    Throttle,
+    fault_proxy,
+    http1,
+)
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.identity import trial_tag
@@ -33,21 +48,6 @@ from stepbench.records.storage.t4_store import T4Store
 from stepbench.records.storage.trial_table import FilePointer, TrialTable
 from stepbench.records.storage.watch_log import read_watches
 from stepbench.stages.services import Services
-from stepbench.testing.fault_proxy import (
-    DYNAMODB_EXCEEDED,
-    DYNAMODB_THROTTLING,
-    S3_SLOW_DOWN,
-    Cut,
-    Delay,
-    Drop,
-    Duplicate,
-    Fault,
-    FaultProxy,
-    Rule,
-    Throttle,
-    fault_proxy,
-    http1,
-)
 from stepbench.wire.http1.blocking import RetryLimits
 
 if TYPE_CHECKING:
@@ -238,8 +238,8 @@ def _records(services: Services, attempts: int, run_id: str = REF.run_id) -> Ite
         table = TrialTable(resource.Table(services.settings.results_table))
         runs = RunStore(s3, services.settings.results_bucket)
         environ = _environment(services, AWS_ENDPOINT_URL_DYNAMODB=at_table.url, AWS_ENDPOINT_URL_S3=at_bucket.url)
-        patience = RetryLimits(attempts, connect_s=1, answer_s=READ_LIMIT_S)
-        receiver = T4Store(open_table(environ, patience), open_bucket(environ, patience))
+        retry = RetryLimits(attempts, connect_s=1, answer_s=READ_LIMIT_S)
+        receiver = T4Store(open_table(environ, retry), open_bucket(environ, retry))
         yield Records(ref, at_table, at_bucket, table, runs, receiver, T4Store(table, runs), services)
         resource.meta.client.close()
 

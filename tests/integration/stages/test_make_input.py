@@ -14,8 +14,8 @@ from tests.samples.services import MemoryServices, stored_trial
 from stepbench.contracts.dataflow_rows import MakeInputInput
 from stepbench.contracts.plan import TrialPlan
 from stepbench.errors import TargetUnavailableError
-from stepbench.local.stores.certificates import make_certificates
 from stepbench.stages.make_input import make_input
+from stepbench_tools.local.stores.certificates import make_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

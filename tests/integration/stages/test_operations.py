@@ -23,8 +23,6 @@ from stepbench.contracts.tasks import (
     TearDownTargetInput,
 )
 from stepbench.contracts.workload import Kind
-from stepbench.local.processes import terminate
-from stepbench.local.stores.valkey import start_valkey
 from stepbench.model.result import Outcome
 from stepbench.records.join.accounting import account
 from stepbench.records.join.reader import read_records
@@ -35,13 +33,15 @@ from stepbench.stages.await_target import await_target
 from stepbench.stages.prepare_target import prepare_target
 from stepbench.stages.run_writer import Bench, run_writer
 from stepbench.stages.tear_down_target import tear_down_target
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.valkey import start_valkey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.result import Accounting
-    from stepbench.local.processes import LocalStore
     from stepbench.records.join.joined import Joined
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 LEAD_S = 3

@@ -19,7 +19,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.receiver_paths import ReceiverTable, open_table
 from stepbench.stages.check_clock import Checker, check_clock, open_checker
-from stepbench.stages.receive_events import TABLE_PATIENCE, Receiver, open_receiver, receive_events
+from stepbench.stages.receive_events import TABLE_RETRY, Receiver, open_receiver, receive_events
 from stepbench.stages.services import Services
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def receiver(services: Services, monkeypatch: pytest.MonkeyPatch) -> Receiver:
 def short(services: Services, monkeypatch: pytest.MonkeyPatch) -> ReceiverTable:
     """Return the table as a receiver reaches it."""
     _set_environment(services, monkeypatch)
-    return open_table(os.environ, TABLE_PATIENCE)
+    return open_table(os.environ, TABLE_RETRY)
 
 
 def _set_environment(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 from tests.samples.records import REF, trial_spec, writer_item
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.clock import Clock
 from stepbench.contracts.plan import LoadStep, TrialSpec
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
-from stepbench.local.processes import terminate
-from stepbench.local.stores.clock_reference import start_clock_reference
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT, Rows, concatenate, decode
 from stepbench.records.storage import layout
 from stepbench.settings import Settings
 from stepbench.stages.run_writer import Bench, run_writer
 from stepbench.stages.services import Services
-from stepbench.testing.memory_driver import MemoryDriver
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.clock_reference import start_clock_reference
 
 pytestmark = pytest.mark.emulator
 

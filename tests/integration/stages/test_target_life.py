@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.identity import parse_event_id
 from stepbench.contracts.phase import PhaseSchedule
@@ -31,7 +32,6 @@ from stepbench.stages.services import Services
 from stepbench.stages.sweep_targets import sweep_targets
 from stepbench.stages.tear_down_target import tear_down_target
 from stepbench.stages.validate_plan import validate_plan
-from stepbench.testing.memory_driver import MemoryDriver
 
 pytestmark = pytest.mark.emulator
 

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.samples.records import REF, trial_spec
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.clock import Clock, SystemClock
 from stepbench.contracts.identity import EventId
@@ -18,7 +19,6 @@ from stepbench.records.storage.watch_log import read_watches
 from stepbench.settings import Settings
 from stepbench.stages.services import Services
 from stepbench.stages.watch_changes import WatchPace, watch_changes
-from stepbench.testing.memory_driver import MemoryDriver
 
 pytestmark = pytest.mark.emulator
 

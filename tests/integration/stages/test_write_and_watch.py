@@ -21,7 +21,6 @@ from stepbench.contracts.plan import LoadStep, Phase, TrialSpec, Until
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import CheckPrecisionInput, RunWriterInput, WatchChangesInput
 from stepbench.drivers.registry import lease_target
-from stepbench.local.processes import LocalStore
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import concatenate, decode
 from stepbench.records.formats.t4_items import parse_item
@@ -33,6 +32,7 @@ from stepbench.stages.check_precision import check_precision
 from stepbench.stages.run_writer import Bench, run_writer
 from stepbench.stages.services import Services, connect
 from stepbench.stages.watch_changes import WatchPace, watch_changes
+from stepbench_tools.local.processes import LocalStore
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 ROOT = Path(__file__).parents[3]

@@ -12,20 +12,20 @@ import pytest
 from tests.samples.records import REF
 from tests.samples.transfer_processes import file_read, transfer_spec, transfer_task
 from tests.samples.transfer_server import transfer_server
+from tests.support.fault_proxy import S3_SLOW_DOWN, Cut, Drop, Fault, Limit, Rule, Throttle, fault_proxy, http1
 
 from stepbench.contracts.transfer_rows import RunTransferInput, SeedFilesInput, TransferRow, TransferRows
 from stepbench.records.storage import layout
 from stepbench.stages.seed_files import read_digests, seed_files
 from stepbench.stages.services import connect
-from stepbench.testing.fault_proxy import S3_SLOW_DOWN, Cut, Drop, Fault, Limit, Rule, Throttle, fault_proxy, http1
 from stepbench.transfer.digest import MIB
 from stepbench.transfer.files import file_path, file_reads
 from stepbench.transfer.process import Invocation, Process, Sandbox
 
 if TYPE_CHECKING:
     from stepbench.contracts.transfer import Source
-    from stepbench.local.stores.certificates import Certificates
     from stepbench.stages.services import Services
+    from stepbench_tools.local.stores.certificates import Certificates
 
 SIZES_MIB = (1, 20)
 """The larger one is uploaded in two parts."""

@@ -12,15 +12,15 @@ import pytest
 import uvloop
 
 from stepbench.clock import AnchoredClock
-from stepbench.local.processes import terminate
-from stepbench.local.stores.valkey import start_valkey
 from stepbench.wire.resp.connection import RespConnected, RespEndpoint, connect_resp
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.valkey import start_valkey
 
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-    from stepbench.local.processes import LocalStore
     from stepbench.wire.resp.connection import OnPush, RespConnection
+    from stepbench_tools.local.processes import LocalStore
 
 LIMIT_S = 20
 DEBUG = {"enable-debug-command": "yes"}

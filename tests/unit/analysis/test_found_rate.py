@@ -8,6 +8,7 @@ import pytest
 from tests.samples.estimates import present
 from tests.samples.finished_trials import SECOND_NS, FinishedTrial
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.result import TrialResult
@@ -15,7 +16,6 @@ from stepbench.contracts.search import Utilisation
 from stepbench.contracts.tasks import AnalyseTrialInput, StateError
 from stepbench.records.storage import layout
 from stepbench.stages.analyse_trial import analyse_trial
-from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialSummary

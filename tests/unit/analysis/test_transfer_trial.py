@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.samples.services import MemoryServices, stored_trial
 from tests.samples.transfers import row
+from tests.support.fake_clock import FakeClock
 
 from stepbench.analysis.error_words import REMADE, UNKNOWN
 from stepbench.analysis.transfer_evidence import gather_transfers
@@ -20,7 +21,6 @@ from stepbench.costs.standing import Deployment
 from stepbench.records.formats.transfer_log import transfer_line
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import T4Page
-from stepbench.testing.fake_clock import FakeClock
 
 SANDBOXES = {number: f"sandbox-{number}" for number in range(8)}
 

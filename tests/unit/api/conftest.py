@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 import pytest
 from botocore.exceptions import ClientError
 from tests.samples.services import MemoryServices
+from tests.support.fake_clock import FakeClock
 
 from stepbench.api import app, datasets
-from stepbench.testing.fake_clock import FakeClock
 
 MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:stack-Benchmark"
 ANNA, BERT = (f"arn:aws:sts::000000000000:assumed-role/{name}/session" for name in ("anna", "bert"))

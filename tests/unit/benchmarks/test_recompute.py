@@ -25,10 +25,10 @@ from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.contracts.tasks import ExportRecordsInput, StateError
 from stepbench.model.result import Outcome
 from stepbench.records.storage import layout
-from stepbench.report.markdown import render_markdown
 from stepbench.report.tables import render_csv
 from stepbench.stages.export_records import export_records
 from stepbench.stages.render_report import render_report
+from stepbench_tools.printing.markdown import render_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.samples.dags import DIAMOND, dag_of, stage
 from tests.samples.records import REF
+from tests.support.fake_clock import START_NS, FakeClock
+from tests.support.memory_blobs import MemoryBlobs
 
 from stepbench.analysis.dataflow.parts import task_parts
 from stepbench.contracts.dataflow import Dag
@@ -22,8 +24,6 @@ from stepbench.dataflow.applications import synthetic
 from stepbench.dataflow.objects import IN_FLIGHT
 from stepbench.dataflow.sandbox import Kept, Sandbox
 from stepbench.model.result import Outcome
-from stepbench.testing.fake_clock import START_NS, FakeClock
-from stepbench.testing.memory_blobs import MemoryBlobs
 from stepbench.workload.topology import all_objects, object_key
 
 if TYPE_CHECKING:

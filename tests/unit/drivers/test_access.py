@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.contracts.operations_subject import operations_spec
+from tests.support.contracts.trigger_subject import contract_spec
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.target import target_models
 from stepbench.drivers.access import unavailable
@@ -11,9 +14,6 @@ from stepbench.errors import PlanError, TargetUnavailableError, TargetUnreachabl
 from stepbench.model.errors import CONNECTION_CLOSED, GARBAGE
 from stepbench.model.logins import how_to_log_in
 from stepbench.settings import Settings
-from stepbench.testing.contracts.operations_subject import operations_spec
-from stepbench.testing.contracts.trigger_subject import contract_spec
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.wire.resp.connection import LoginRefusedError
 from stepbench.wire.resp.values import ErrorReply
 

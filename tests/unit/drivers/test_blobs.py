@@ -7,6 +7,8 @@ import sys
 from textwrap import dedent
 
 import pytest
+from tests.support.contracts.trigger_subject import contract_spec
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.dataflow import MAX_OBJECT_BYTES
 from stepbench.contracts.target import stores_with
@@ -15,8 +17,6 @@ from stepbench.drivers.registry import build_blobs
 from stepbench.errors import PlanError
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
-from stepbench.testing.contracts.trigger_subject import contract_spec
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.wire.stream import StreamEndedError
 
 OK = Outcome.OK, ""
@@ -115,7 +115,7 @@ def test_no_transfer_waits_for_libraries_of_control(store: str) -> None:
         from stepbench.drivers.registry import build_blobs
         from stepbench.errors import TargetUnavailableError
         from stepbench.settings import Settings
-        from stepbench.testing.contracts.blobs_subject import blobs_spec
+        from tests.support.contracts.blobs_subject import blobs_spec
 
         async def main():
             store = build_blobs(blobs_spec({{"store": "{store}"}}), settings, SystemClock())

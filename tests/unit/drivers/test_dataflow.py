@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.samples.dags import dataflow_trial
+from tests.support.fake_clock import FakeClock
+from tests.support.memory_blobs import MemoryBlobs
 
 from stepbench.contracts.dataflow_rows import RunDataflowInput
 from stepbench.contracts.identity import CANARY_PHASE, EventId, event_of_execution, execution_name
@@ -16,8 +18,6 @@ from stepbench.drivers.dataflow import AwaitedExecution, DataflowDriver
 from stepbench.model.errors import NO_ANSWER
 from stepbench.model.result import Outcome, Result
 from stepbench.settings import Settings
-from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from botocore.stub import Stubber
+from tests.support.contracts.trigger_subject import contract_spec
 
 from stepbench.contracts.metric import Metric
 from stepbench.drivers.metering import build_meter
 from stepbench.drivers.protocol import Meter, Reading
 from stepbench.settings import Settings
-from stepbench.testing.contracts.trigger_subject import contract_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,6 +7,10 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.contracts.operations_subject import contents_of, operations_spec
+from tests.support.contracts.trigger_subject import KEY_BYTES, VALUE_BYTES, contract_spec
+from tests.support.fake_clock import FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, parse_event_id, update_key
 from stepbench.contracts.plan import TrialPlan
@@ -22,10 +26,6 @@ from stepbench.drivers.preload import (
 )
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.model.result import Outcome
-from stepbench.testing.contracts.operations_subject import contents_of, operations_spec
-from stepbench.testing.contracts.trigger_subject import KEY_BYTES, VALUE_BYTES, contract_spec
-from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 from stepbench.workload.arrivals import slice_counts
 from stepbench.workload.payloads import Payloads
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepbench.drivers.protocol import to_its_end
+from stepbench.drivers.protocol import uncancellable
 
 
 async def test_without_a_cancellation_it_is_the_work_itself() -> None:
@@ -18,9 +18,9 @@ async def test_without_a_cancellation_it_is_the_work_itself() -> None:
             raise error
         return 7
 
-    assert await to_its_end(work()) == 7
+    assert await uncancellable(work()) == 7
     with pytest.raises(KeyError):
-        await to_its_end(work(KeyError("none")))
+        await uncancellable(work(KeyError("none")))
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -30,7 +30,7 @@ async def test_a_cancellation_takes_effect_at_the_end(times: int, error: Excepti
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
     work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(to_its_end(work))
+    waiting = asyncio.create_task(uncancellable(work))
     for _ in range(times):
         await asyncio.sleep(0)
         waiting.cancel()
@@ -51,7 +51,7 @@ async def test_a_cancellation_takes_effect_at_the_end(times: int, error: Excepti
 async def test_work_that_is_cancelled_itself_ends_its_caller() -> None:
     """A loop that is closed does so to all of its tasks."""
     work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(to_its_end(work))
+    waiting = asyncio.create_task(uncancellable(work))
     await asyncio.sleep(0)
     work.cancel()
     await asyncio.wait({waiting})

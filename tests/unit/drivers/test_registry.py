@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.contracts.operations_subject import operations_spec
+from tests.support.contracts.trigger_subject import contract_spec
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.target import target_models
 from stepbench.drivers.protocol import Scalable, Watchable
 from stepbench.drivers.registry import build_driver, lease_target, room_of
 from stepbench.errors import PlanError
 from stepbench.settings import Settings
-from stepbench.testing.contracts.operations_subject import operations_spec
-from stepbench.testing.contracts.trigger_subject import contract_spec
-from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec

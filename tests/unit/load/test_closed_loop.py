@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.samples.steps import MS, Step, ms
+from tests.support.fake_clock import START_NS, FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.workload import Kind
 from stepbench.load.closed_loop import (
@@ -20,7 +22,7 @@ from stepbench.load.closed_loop import (
     Offer,
     back_off_ns,
 )
-from stepbench.load.open_loop import CANCEL_DRAIN_S, LAST_WORD_S
+from stepbench.load.open_loop import ABANDON_TIMEOUT_S, CANCEL_DRAIN_S
 from stepbench.load.recorder import GrowingRecorder
 from stepbench.load.timer import LoopTimer
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN
@@ -28,8 +30,6 @@ from stepbench.model.pending import CoroutineRequest
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
 from stepbench.records.formats.columns import Rows
-from stepbench.testing.fake_clock import START_NS, FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -345,4 +345,4 @@ def test_a_driver_that_never_says_what_became_of_an_operation_holds_the_slice_up
     rows, log = run_steps(clock, after_ms=None, operations=None)
     assert rows.outcome.tolist() == [Outcome.UNKNOWN]
     assert "abandoned" in [what for what, _, _ in log]
-    assert since_start([clock.now_ns()]) == [3_030 + LAST_WORD_S * 1e3]
+    assert since_start([clock.now_ns()]) == [3_030 + ABANDON_TIMEOUT_S * 1e3]

@@ -8,17 +8,17 @@ from functools import partial
 import numpy as np
 import pytest
 from tests.samples.steps import MS, Step, ms
+from tests.support.fake_clock import START_NS, FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.workload import Kind
-from stepbench.load.open_loop import CANCEL_DRAIN_S, LAST_WORD_S, OpenLoop, SliceLimits
+from stepbench.load.open_loop import ABANDON_TIMEOUT_S, CANCEL_DRAIN_S, OpenLoop, SliceLimits
 from stepbench.load.recorder import Recorder
 from stepbench.load.timer import LoopTimer
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT, Rows
-from stepbench.testing.fake_clock import START_NS, FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 
 
 def payload(sequence: int) -> Request:
@@ -267,4 +267,4 @@ def test_a_driver_that_never_says_what_became_of_an_event_holds_the_slice_up_for
     """Against its contract, too: given up after the drain limit, it has so long for a last word."""
     rows, log = offer_steps(clock, [0], after_ms=None)
     assert (rows.outcome.tolist(), log[2][0]) == ([Outcome.UNKNOWN], "abandoned")
-    assert clock.now_ns() - START_NS == round((3 + LAST_WORD_S) * 1e9)
+    assert clock.now_ns() - START_NS == round((3 + ABANDON_TIMEOUT_S) * 1e9)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from tests.samples.dags import dataflow_trial
 from tests.samples.services import small_plan
+from tests.support.fake_clock import START_NS, FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.identity import parse_event_id
 from stepbench.contracts.plan import TrialPlan, TrialRef
@@ -18,8 +20,6 @@ from stepbench.load.slices import ClientConnections, Ends, Instruments, build_sl
 from stepbench.load.timer import LoopTimer, spin_ns
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
-from stepbench.testing.fake_clock import START_NS, FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 from stepbench.workload.choices import ClientStream
 from stepbench.workload.operations import ClientOperations, Contents
 

@@ -4,11 +4,11 @@ import asyncio
 import socket
 
 import pytest
+from tests.support.fake_clock import START_NS, FakeClock
 
 from stepbench.clock import AnchoredClock, Clock
 from stepbench.load import timer as timer_module
 from stepbench.load.timer import MOST_SPINNING, SPIN_NS, LoopTimer, Timer, TimerFd, best_timer, spin_ns
-from stepbench.testing.fake_clock import START_NS, FakeClock
 
 MS = 1_000_000
 LIMIT_S = 60

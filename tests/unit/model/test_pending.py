@@ -6,6 +6,8 @@ import pickle
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_clock import START_NS, FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.workload import Kind
 from stepbench.load.process import gc_paused
@@ -13,8 +15,6 @@ from stepbench.model.errors import NO_ANSWER, WITHDRAWN, driver_error
 from stepbench.model.pending import CoroutineRequest, FailedRequest, WithdrawnError, perform, result_of
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
-from stepbench.testing.fake_clock import START_NS, FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

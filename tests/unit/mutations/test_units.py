@@ -64,6 +64,7 @@ def test_clauses_of_a_state_are_places() -> None:
     [
         ("layers/core/src/stepbench/stats/tails.py", "stats"),
         ("layers/core/src/stepbench/clock.py", "clock"),
+        ("tools/src/stepbench_tools/local/deploy.py", "local"),
         ("functions/run_task.py", "functions"),
         ("statemachines/trial.asl.json", "statemachines"),
     ],

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stepbench.analysis.comparability import drop_setting, flatten_setup, is_clients
-from stepbench.cli.plans import OTHERS
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.transfer import PLATFORMS, SOURCES, TransferTrial
 from stepbench.errors import PlanError
 from stepbench.planning import find_plan, list_plans, parse_plan, questions
 from stepbench.planning.expansion import expand
 from stepbench.planning.presets import preset_directory
+from stepbench_tools.cli.plans import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from tests.samples.services import MemoryServices
+from tests.support.fake_clock import START_NS, FakeClock
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef
@@ -31,7 +32,6 @@ from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
 from stepbench.stages.analyse_trial import analyse_trial
-from stepbench.testing.fake_clock import START_NS, FakeClock
 
 RUN_ID = "run-1"
 TRIALS = {"stream": 0, "notification": 1, "watch": 2, "operations": 3}

@@ -11,11 +11,11 @@ from stepbench.analysis.run_costs import per_dollar, run_cost
 from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
 from stepbench.costs.price_table import unit_price
 from stepbench.costs.standing import Deployment
-from stepbench.local.headline import headline
 from stepbench.report.costs import describe_cost, describe_per_dollar, own_items, quantity
-from stepbench.report.markdown import render_markdown
 from stepbench.report.page import render_page
 from stepbench.report.tables import render_csv
+from stepbench_tools.local.headline import headline
+from stepbench_tools.printing.markdown import render_markdown
 
 DEARER, CHEAPER = measured("dear", estimate(4), 2), measured("fast", estimate(2), 1, 1)
 

@@ -13,20 +13,20 @@ import pytest
 from jinja2 import DictLoader
 from tests.samples.results import sample_manifest, sample_results, sample_summary
 
-from stepbench.cli.streams import write, write_errors
 from stepbench.contracts.result import Caveat, Failure, RunSummary, TrialResult
-from stepbench.local.headline import headline
-from stepbench.local.streams import data_console, message_console
 from stepbench.observability import logger
 from stepbench.report.environment import template_environment
 from stepbench.report.figures import json_for_script
 from stepbench.report.headline import describe_status
 from stepbench.report.junit import to_xml
-from stepbench.report.markdown import render_markdown
 from stepbench.report.page import render_page
 from stepbench.report.page_templates import page_scripts
-from stepbench.report.suite import run_suite
 from stepbench.report.tables import render_csv
+from stepbench_tools.cli.streams import write, write_errors
+from stepbench_tools.local.headline import headline
+from stepbench_tools.local.streams import data_console, message_console
+from stepbench_tools.printing.markdown import render_markdown
+from stepbench_tools.printing.suite import run_suite
 
 HOSTILE = {
     "a title": "\x1b]0;owned\x07",

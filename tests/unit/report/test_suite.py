@@ -9,8 +9,8 @@ from tests.samples.results import changed, refused_result, sample_facts
 
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.threshold.parser import parse_threshold
-from stepbench.report.suite import run_suite
 from stepbench.report.summary import summarise
+from stepbench_tools.printing.suite import run_suite
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult

@@ -25,9 +25,9 @@ from stepbench.report import transfer_words, transfers
 from stepbench.report.dataset_page import render_dataset
 from stepbench.report.figures import specifications
 from stepbench.report.headline import headline_lines, state_of
-from stepbench.report.markdown import render_markdown
 from stepbench.report.page import render_page
-from stepbench.report.transfer_markdown import render_dataset_markdown
+from stepbench_tools.printing.markdown import render_markdown
+from stepbench_tools.printing.transfer_markdown import render_dataset_markdown
 
 ROWS = tuple(month(60, days=3))
 OTHER_SECTIONS = ("answer", "distribution", "time", "times", "accounting")

@@ -12,11 +12,11 @@ from tests.samples.records import column_header
 from stepbench.analysis.evidence import FLOOR_PER_S
 from stepbench.contracts.result import Invocations, TrialResult
 from stepbench.contracts.tasks import StateError
-from stepbench.local.floors.measuring import PER_S
 from stepbench.records.formats.columns import Rows, encode
 from stepbench.records.formats.report_lines import ReportLine, ReportPage
 from stepbench.records.storage import layout
 from stepbench.workload.arrivals import phase_offsets_ns
+from stepbench_tools.local.floors.measuring import PER_S
 
 MS = 10**6
 

@@ -15,6 +15,7 @@ import pytest
 from botocore.config import Config
 from botocore.stub import Stubber
 from tests.samples.services import MemoryServices
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.run_tasks import ValidatePlanInput
@@ -23,7 +24,6 @@ from stepbench.planning import parse_plan
 from stepbench.records.storage import layout
 from stepbench.stages.application_traces import LIMIT_S, ROUNDS, resolve_traces
 from stepbench.stages.validate_plan import validate_plan
-from stepbench.testing.fake_clock import FakeClock
 
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 NOW_NS = int(NOW.timestamp()) * 10**9

@@ -5,6 +5,7 @@ from tests.samples.dags import dataflow_trial
 from tests.samples.finished_trials import LATENESS_NS, SERVICE_NS, FinishedTrial
 from tests.samples.records import t4_item
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.dataflow_rows import DagEnd
 from stepbench.contracts.identity import EventId
@@ -13,8 +14,7 @@ from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.formats.t4 import Entry, encode_fallback
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import DagRows
-from stepbench.stages.await_arrivals import PATIENCE_S, await_arrivals
-from stepbench.testing.fake_clock import FakeClock
+from stepbench.stages.await_arrivals import RETRY_S, await_arrivals
 
 START_NS = 1_700_000_000_000_000_000
 SECOND_NS = 10**9
@@ -46,7 +46,7 @@ def test_what_is_missing_is_waited_for_until_the_drain_limit() -> None:
     """Counted from the last acknowledgement."""
     memory, trial, clock = finished(lost=(1,))
     assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)
-    clock.advance(LAST_T2_NS + 10 * SECOND_NS - round(PATIENCE_S * SECOND_NS) - clock.now_ns())
+    clock.advance(LAST_T2_NS + 10 * SECOND_NS - round(RETRY_S * SECOND_NS) - clock.now_ns())
     assert not looked(memory, trial).done
     clock.advance(1)
     assert looked(memory, trial).done

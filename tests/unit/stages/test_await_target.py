@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.samples.records import t4_item
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
 from stepbench.contracts.plan import TransferTrial, TrialRef
@@ -27,8 +29,6 @@ from stepbench.stages.await_target import (
 )
 from stepbench.stages.prepare_target import DELIVERY_LIMIT_S, EMULATED_DELIVERY_LIMIT_S
 from stepbench.stages.target_driver import note_unreached
-from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan

@@ -11,10 +11,10 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 from tests.samples.services import MemoryServices
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.custom_resource import BootstrapDsqlInput, CustomResourceAnswer
 from stepbench.stages.bootstrap_dsql import bootstrap_dsql, region_of_arn
-from stepbench.testing.fake_clock import FakeClock
 
 ROOT = Path(__file__).parents[3]
 HERE, THERE = "us-east-1", "us-east-2"

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from tests.samples.finished_trials import FinishedTrial
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import START_NS, FakeClock
 
 from stepbench.analysis.precision import GROWTH, SETTLE_S
 from stepbench.contracts.phase import MAX_PRECISION_CHECKS, PrecisionLook, PrecisionLooks
 from stepbench.contracts.tasks import CheckPrecisionInput, CheckPrecisionOutput
 from stepbench.records.storage import layout
 from stepbench.stages.check_precision import SILENT_S, STOP_LEAD_S, check_precision
-from stepbench.testing.fake_clock import START_NS, FakeClock
 
 SECOND_NS = 10**9
 

@@ -8,6 +8,7 @@ import pytest
 from botocore.stub import ANY, Stubber
 from tests.samples.records import t4_item
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import TransferTrial, TrialRef
 from stepbench.contracts.tasks import CollectLogsInput
@@ -19,7 +20,6 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import T4Page
 from stepbench.stages import collect_logs as stage
 from stepbench.stages.collect_logs import FUNCTIONS, collect_logs
-from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -211,7 +211,7 @@ def test_a_call_ends_after_some_seconds_and_the_next_goes_on(logs: Logs, monkeyp
     logs.finish(token)
 
 
-def test_throttling_is_patience(logs: Logs) -> None:
+def test_throttling_is_retry(logs: Logs) -> None:
     """A few requests a second is all that the account has; Step Functions waits and calls again."""
     logs.stubber.add_client_error("filter_log_events", "ThrottlingException")
     token = logs.begin()

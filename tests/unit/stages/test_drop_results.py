@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from tests.samples.services import MemoryServices
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.custom_resource import DropResultsInput, DropResultsOutput
 from stepbench.stages.drop_results import LIMIT_S, PASSES, drop_results
-from stepbench.testing.fake_clock import FakeClock
 
 ANSWERS = "https://cloudformation-custom-resource-response-useast1.s3.amazonaws.com/answer?signed"
 BUCKET = "bench-results"

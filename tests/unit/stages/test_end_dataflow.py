@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.samples.tasks import Execution
+from tests.support.memory_blobs import MemoryBlobs
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.dataflow_rows import EndDataflowInput, EndDataflowOutput, RunTaskInput
@@ -15,7 +16,6 @@ from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.storage.dag_rows import read_dag_ends, told_ends
 from stepbench.stages.end_dataflow import end_dataflow
 from stepbench.stages.run_task import run_task
-from stepbench.testing.memory_blobs import MemoryBlobs
 
 T4_NS = 1_767_225_600_000_000_000
 FAILED = StateError(Error="TaskFailedError", Cause='{"errorMessage": "map-0: get split-0/map-0: truncated"}')

@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from tests.samples.dags import dataflow_trial, stage
 from tests.samples.services import MemoryServices, stored_trial
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.dataflow import Dag
 from stepbench.contracts.dataflow_rows import MakeInputInput
@@ -20,7 +21,6 @@ from stepbench.dataflow.applications.synthetic import make_bytes
 from stepbench.errors import PlanError, TargetUnavailableError, TrialCancelledError
 from stepbench.records.storage import layout
 from stepbench.stages.make_input import OnlyHttps, make_input
-from stepbench.testing.fake_clock import FakeClock
 
 SIGNATURE = "hunter2"
 

@@ -7,6 +7,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from tests.samples.finished_trials import SECOND_NS, FinishedTrial
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.search import Utilisation
 from stepbench.contracts.tasks import MeasureUtilisationInput
@@ -14,7 +15,6 @@ from stepbench.drivers.protocol import Meter, Reading
 from stepbench.errors import TrialCancelledError
 from stepbench.records.storage import layout
 from stepbench.stages.measure_utilisation import SHORTEST_WAIT_S, measure_utilisation
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.workload.arrivals import phase_offsets_ns
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan
@@ -17,7 +18,6 @@ from stepbench.errors import LoadHostLostError, PlanError, RateNotFoundError, Tr
 from stepbench.records.storage import layout
 from stepbench.stages.plan_phase import plan_phase, with_found_rate
 from stepbench.stages.validate_plan import validate_plan
-from stepbench.testing.fake_clock import FakeClock
 
 NOW_NS = 1_700_000_000_123_456_789
 SECOND_NS = 10**9

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from scipy.stats import chisquare
 from tests.samples.services import MemoryServices, stored_trial
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import TransferTrial
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput
 from stepbench.contracts.transfer import FILES_SEED, draw_reads
 from stepbench.contracts.transfer_rows import TransferItem
 from stepbench.errors import TargetUnavailableError
-from stepbench.local.memory_services import MemoryBucket
 from stepbench.stages.plan_phase import plan_phase
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.transfer.files import file_path, manifest_key
+from stepbench_tools.local.memory_services import MemoryBucket
 
 NOW_NS = 1_700_000_000_000_000_000
 SIZES = (1, 5, 10)

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.served import Served
 from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput, StateError, TearDownTargetInput
 from stepbench.drivers.aws.access import AwsAccess
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
-from stepbench.local.processes import wait_until
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import find_served
 from stepbench.records.storage.trial_table import Lease
 from stepbench.stages.prepare_target import READY_LIMIT_S, is_emulated_store, prepare_target
 from stepbench.stages.target_driver import EMULATED_REACH_LIMIT_S, REACH_LIMIT_S
 from stepbench.stages.tear_down_target import tear_down_target
-from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
+from stepbench_tools.local.processes import wait_until
 
 
 def stored(**plan: Any) -> tuple[MemoryServices, TrialRef]:  # noqa: ANN401 -- a plan's fields

@@ -21,7 +21,7 @@ from stepbench.records.formats.t4_lines import T4Line, parse_t4_line
 from stepbench.records.storage import layout
 from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.stages import receive_events as stage
-from stepbench.stages.receive_events import AHEAD_NS, TABLE_PATIENCE, Receiver, Sandbox, open_receiver, receive_events
+from stepbench.stages.receive_events import AHEAD_NS, TABLE_RETRY, Receiver, Sandbox, open_receiver, receive_events
 from stepbench.wire.http1 import blocking
 
 T4_NS = 1_800_000_000_000_000_000
@@ -201,7 +201,7 @@ def test_trials_of_a_batch_share_the_time_that_each_place_has(monkeypatch: pytes
         nonlocal now_s
         if asked.path != "/":
             return b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-        now_s += TABLE_PATIENCE.whole_s
+        now_s += TABLE_RETRY.whole_s
         return b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n"
 
     with lambda_api() as server:

@@ -8,12 +8,12 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from tests.samples.services import MemoryServices
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.transfer_rows import RefreshSandboxesInput
 from stepbench.errors import TargetUnavailableError
 from stepbench.stages.refresh_sandboxes import LIMIT_S, POLL_S, VARIABLE, refresh_sandboxes
-from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from stepbench.stages.services import Services

@@ -7,13 +7,13 @@ import pytest
 from botocore.stub import Stubber
 from tests.samples.comparisons import run
 from tests.samples.services import MemoryServices
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.runs import RunRecord
 from stepbench.records.formats.report_lines import PATTERN
 from stepbench.records.storage import layout
 from stepbench.stages.run_costs import FUNCTIONS, add_costs
-from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

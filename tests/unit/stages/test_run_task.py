@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.samples.tasks import Execution
+from tests.support.memory_blobs import MemoryBlobs
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.dataflow_rows import RunTaskInput
@@ -15,9 +16,8 @@ from stepbench.errors import RecordsUnavailableError, TaskFailedError, TrialCanc
 from stepbench.model.result import Outcome
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import StoredTasks
-from stepbench.stages.run_task import Lookout, run_task
+from stepbench.stages.run_task import CancellationWatcher, run_task
 from stepbench.stages.tear_down_target import alive
-from stepbench.testing.memory_blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,21 +98,21 @@ def test_a_flag_that_is_set_later_is_seen_within_a_second() -> None:
     """Here at once: looks are 10 ms apart. Signs of life begin with the second look, and end with the task."""
     execution = Execution()
     cancelled, table = threading.Event(), execution.services.table
-    lookout = Lookout(table, execution.item("split"), look_s=0.01)
+    cancellation = CancellationWatcher(table, execution.item("split"), look_s=0.01)
 
     class Loop:
         def call_soon_threadsafe(self, _cancel: object) -> None:
             cancelled.set()
 
-    lookout.tell(Loop(), lambda: None)  # type: ignore[arg-type]
-    lookout.start()
+    cancellation.tell(Loop(), lambda: None)  # type: ignore[arg-type]
+    cancellation.start()
     while not table.beats(execution.ref.tag):
         time.sleep(0.005)
     assert not cancelled.is_set()
     table.set_flag(execution.ref.tag, layout.CANCELLED, "swept")
     assert cancelled.wait(5)
-    lookout.end()
-    assert lookout.is_cancelled
+    cancellation.end()
+    assert cancellation.is_cancelled
     assert alive(execution.ref.tag, execution.services) == ()
 
 

@@ -9,6 +9,8 @@ import pytest
 from botocore.exceptions import ClientError
 from tests.samples.records import REF, trial_spec, writer_item
 from tests.samples.services import AWAY, MemoryServices
+from tests.support.fake_clock import START_NS, FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.plan import LoadStep, Phase, TrialSpec, Until
 from stepbench.contracts.slow_spells import SlowSpells
@@ -20,8 +22,6 @@ from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT, ColumnFile, decode
 from stepbench.records.storage import layout
 from stepbench.stages.run_writer import Bench, run_writer
-from stepbench.testing.fake_clock import START_NS, FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 
 SECOND_NS = 1_000_000_000
 LEAD_NS = 5 * SECOND_NS

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from tests.samples.records import REF, writer_item
 from tests.samples.services import MemoryServices
+from tests.support.fake_clock import START_NS, FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts import trial as plans
 from stepbench.contracts.phase import PhaseSchedule
@@ -26,8 +28,6 @@ from stepbench.records.join.sent import UNRECORDED
 from stepbench.records.storage import layout
 from stepbench.stages.analyse_trial import analyse_trial
 from stepbench.stages.run_writer import Bench, run_writer
-from stepbench.testing.fake_clock import START_NS, FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 
 MS = 1_000_000
 SECOND_NS = 1_000_000_000

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import ScaleTargetInput
@@ -11,8 +13,6 @@ from stepbench.errors import TargetUnavailableError, TrialCancelledError
 from stepbench.records.storage import layout
 from stepbench.stages.scale_target import SCALE_LIMIT_S, scale_target
 from stepbench.stages.target_driver import UNDO_LIMIT_S, UNDO_POLL_S
-from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import Scale

@@ -14,11 +14,11 @@ from tests.samples.transfer_processes import digest, transfer_spec
 
 from stepbench.contracts.transfer_rows import SeedFilesInput
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError, TrialCancelledError
-from stepbench.local.memory_services import MemoryBucket
 from stepbench.records.storage import layout
 from stepbench.stages import seed_files as stage
 from stepbench.stages.seed_files import PART_MIB, read_digests, seed_files
 from stepbench.transfer.contents import digest_of, pieces
+from stepbench_tools.local.memory_services import MemoryBucket
 
 if TYPE_CHECKING:
     from pathlib import Path

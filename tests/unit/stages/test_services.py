@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.support.fake_clock import START_NS, FakeClock
 
 from stepbench.contracts.tasks import AnalyseTrialInput
 from stepbench.errors import MOST_CHARACTERS, StepbenchError, TargetUnavailableError
 from stepbench.stages import services
 from stepbench.stages.event_loop import repeat, run_measuring
 from stepbench.stages.services import LONG_CALLS, PROMPT, connect, stage_handler
-from stepbench.testing.fake_clock import START_NS, FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

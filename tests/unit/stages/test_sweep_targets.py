@@ -7,6 +7,8 @@ import pytest
 from botocore.exceptions import ClientError
 from tests.samples.records import t4_item
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef
@@ -17,8 +19,6 @@ from stepbench.records.formats.t4 import Entry
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import FilePointer, Lease
 from stepbench.stages.sweep_targets import STARTING_S, SWEEP_LIMIT_S, sweep_targets
-from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 
 SECOND_NS = 10**9
 PREFIX = "arn:aws:states:us-east-1:000000000000:execution"

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 from tests.samples.services import MemoryServices, stored_trial
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.errors import TargetUnavailableError
 from stepbench.stages.target_driver import open_driver
-from stepbench.testing.memory_driver import MemoryDriver
 
 
 class OneMore(MemoryDriver):

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from tests.samples.services import MemoryServices, stored_trial
+from tests.support.fake_clock import FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
@@ -12,8 +14,6 @@ from stepbench.contracts.tasks import Made, RemainingObjects, StateError, TearDo
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage import layout
 from stepbench.stages.tear_down_target import CALL_LIMIT_S, ENDED, failure_of, tear_down_target
-from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 
 SECOND_NS = 10**9
 BROKEN = StateError(Error="TargetUnavailableError", Cause="no canary")
@@ -83,7 +83,7 @@ def test_what_was_removed_is_noted_once_nothing_is_left() -> None:
     assert not scene.done(driver)
     assert noted() is None
     assert scene.done(driver)
-    assert noted() == TornDown(removed=driver.belongings())
+    assert noted() == TornDown(removed=driver.resource_names())
 
 
 class Holding(Stubborn):

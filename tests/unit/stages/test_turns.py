@@ -15,10 +15,11 @@ from stepbench.contracts.runs import QueueEntry, RunRecord
 from stepbench.errors import RecordsUnavailableError
 from stepbench.planning.queue import ahead_of
 from stepbench.stages.turns import leave, let_in
-from stepbench.testing.memory_register import MemoryRegister
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.support.memory_register import MemoryRegister
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TARGETS = ("a", "b", "c")

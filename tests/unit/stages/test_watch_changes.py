@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.samples.records import REF, trial_spec
 from tests.samples.services import MemoryServices, fail
+from tests.support.fake_clock import START_NS, FakeClock
+from tests.support.memory_driver import MemoryDriver
 
 from stepbench.clock_offset import ClockOffset
 from stepbench.contracts.identity import EventId
@@ -27,8 +29,6 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.watch_log import read_watches
 from stepbench.stages import watch_changes as stage
 from stepbench.stages.watch_changes import Turns, WatchPace, watch_changes
-from stepbench.testing.fake_clock import START_NS, FakeClock
-from stepbench.testing.memory_driver import MemoryDriver
 
 SECOND_NS = 1_000_000_000
 SPEC = trial_spec(EtcdTarget(store="etcd"), LoadStep(rate_per_s=1, duration_s=3_600))

@@ -35,6 +35,7 @@ TEXTS = {
 def test_modules_have_the_names_they_are_imported_by() -> None:
     """A name that is wrong finds no importer, silently."""
     paths = (f"{CORE}/load/pacer.py", f"{CORE}/load/__init__.py", "functions/run_load.py", "tests/samples/paces.py")
+    assert module_name("tools/src/stepbench_tools/cli/main.py") == "stepbench_tools.cli.main"
     assert list(map(module_name, paths)) == [
         "stepbench.load.pacer",
         "stepbench.load",

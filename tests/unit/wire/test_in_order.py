@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fake_clock import FakeClock
 
 from stepbench.model.errors import CONNECTION_CLOSED, GARBAGE, TIMEOUT, UNASKED
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.wire.in_order import OVERSIZED, ParsedConnection, TimedAnswer, parse_line
 from stepbench.wire.socket import OutgoingBytes
 

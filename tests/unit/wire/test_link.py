@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_clock import START_NS, FakeClock
 
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN
 from stepbench.model.result import Outcome, Result
-from stepbench.testing.fake_clock import START_NS, FakeClock
 from stepbench.wire.link import Link, LinkedRequest, Links
 
 if TYPE_CHECKING:

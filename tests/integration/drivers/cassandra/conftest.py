@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stepbench.clock import AnchoredClock
-from stepbench.local.processes import terminate
-from stepbench.local.stores.cassandra.node import start_cassandra
 from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.answers import Row, refusal, rows
 from stepbench.wire.cql.connection import CqlEndpoint, connect_cql
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.cassandra.node import start_cassandra
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from stepbench.local.processes import LocalStore
-    from stepbench.local.stores.certificates import Certificates
     from stepbench.wire.cql.connection import CqlConnection
+    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores.certificates import Certificates
 
 PASSWORDS = {
     "authenticator": "PasswordAuthenticator",

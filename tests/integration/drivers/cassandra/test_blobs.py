@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.drivers.cassandra.conftest import ask
 from tests.integration.drivers.subjects import NO_SERVER, SubjectFixture
+from tests.support.contracts.blobs import MIB, BlobsContract
+from tests.support.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, holding
+from tests.support.fault_proxy import plain
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraLimits
@@ -14,17 +17,15 @@ from stepbench.drivers.cassandra.blobs import CassandraBlobs
 from stepbench.drivers.cassandra.keyspace import keyspace_of
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
-from stepbench.testing.contracts.blobs import MIB, BlobsContract
-from stepbench.testing.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, holding
-from stepbench.testing.fault_proxy import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.support.fault_proxy import FaultProxy, Framing
+
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.local.processes import LocalStore
-    from stepbench.local.stores.certificates import Certificates
-    from stepbench.testing.fault_proxy import FaultProxy, Framing
+    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores.certificates import Certificates
 
 pytestmark = pytest.mark.stores
 

@@ -9,20 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.drivers.cassandra.conftest import ask, connection_to
 from tests.integration.drivers.subjects import NO_SERVER, UnencryptedOperations
-
-from stepbench.clock import AnchoredClock
-from stepbench.contracts.workload import Kind
-from stepbench.drivers.cassandra.access import CassandraLimits
-from stepbench.drivers.cassandra.keyspace import drop_statement, keyspace_of
-from stepbench.drivers.cassandra.operations import CassandraOperations
-from stepbench.drivers.protocol import Driver
-from stepbench.local.processes import listening_addresses
-from stepbench.local.stores.certificates import make_certificates
-from stepbench.model.pending import perform
-from stepbench.model.result import Outcome
-from stepbench.settings import Settings
-from stepbench.testing.contracts.operations import OperationsContract
-from stepbench.testing.contracts.operations_subject import (
+from tests.support.contracts.operations import OperationsContract
+from tests.support.contracts.operations_subject import (
     CLIENTS,
     SILENT_LIMIT_S,
     Stored,
@@ -31,19 +19,32 @@ from stepbench.testing.contracts.operations_subject import (
     operations_spec,
     until_operated,
 )
-from stepbench.testing.fault_proxy import plain
+from tests.support.fault_proxy import plain
+
+from stepbench.clock import AnchoredClock
+from stepbench.contracts.workload import Kind
+from stepbench.drivers.cassandra.access import CassandraLimits
+from stepbench.drivers.cassandra.keyspace import drop_statement, keyspace_of
+from stepbench.drivers.cassandra.operations import CassandraOperations
+from stepbench.drivers.protocol import Driver
+from stepbench.model.pending import perform
+from stepbench.model.result import Outcome
+from stepbench.settings import Settings
 from stepbench.wire.cql.answers import Row
 from stepbench.wire.cql.connection import CqlRefusedError
 from stepbench.workload.choices import INSERTED
 from stepbench.workload.products import FIELD_BYTES
+from stepbench_tools.local.processes import listening_addresses
+from stepbench_tools.local.stores.certificates import make_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.support.fault_proxy import FaultProxy, Framing
+
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.local.processes import LocalStore
-    from stepbench.local.stores.certificates import Certificates
-    from stepbench.testing.fault_proxy import FaultProxy, Framing
+    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores.certificates import Certificates
 
 pytestmark = pytest.mark.stores
 INSERTS = {"mix": {"insert": 1}}

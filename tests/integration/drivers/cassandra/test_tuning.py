@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.contracts.operations_subject import operations_spec
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.target import CassandraTarget
@@ -17,12 +18,11 @@ from stepbench.drivers.cassandra.keyspace import keyspace_of
 from stepbench.drivers.cassandra.statements import create_statements
 from stepbench.drivers.registry import room_of
 from stepbench.errors import TargetUnavailableError
-from stepbench.local.paths import find_paths
-from stepbench.local.processes import await_end, family, terminate
-from stepbench.local.stores.cassandra.supervised import start_supervised
 from stepbench.settings import Settings
-from stepbench.testing.contracts.operations_subject import operations_spec
 from stepbench.wire.cql import frames as cql
+from stepbench_tools.local.paths import find_paths
+from stepbench_tools.local.processes import await_end, family, terminate
+from stepbench_tools.local.stores.cassandra.supervised import start_supervised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

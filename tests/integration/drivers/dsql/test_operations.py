@@ -19,6 +19,18 @@ from psycopg import sql
 from tests.integration.drivers.sql.superuser import superuser, until_blocked
 from tests.integration.drivers.subjects import SubjectFixture
 from tests.samples.ports import UNSERVED_PORT
+from tests.support.contracts.operations import OperationsContract
+from tests.support.contracts.operations_subject import (
+    SILENT_LIMIT_S,
+    Shape,
+    contents_of,
+    fields_of,
+    operating,
+    operations_spec,
+    workload_of,
+)
+from tests.support.fake_clock import FakeClock
+from tests.support.fault_proxy import plain
 
 from stepbench.clock import AnchoredClock, SystemClock
 from stepbench.contracts.workload import Kind
@@ -37,35 +49,24 @@ from stepbench.drivers.dsql.operations import MOST_BYTES, MOST_ROWS, PRELOAD_BYT
 from stepbench.drivers.sql.access import Tls
 from stepbench.drivers.sql.connection import refusal_error
 from stepbench.errors import PlanError, TargetUnavailableError
-from stepbench.local.processes import terminate
-from stepbench.local.stores.certificates import make_certificates
-from stepbench.local.stores.postgresql import start_postgresql_with_tls
-from stepbench.local.stores.postgresql_server import discard_postgresql
 from stepbench.model.errors import NOT_FOUND
 from stepbench.model.pending import perform
 from stepbench.model.result import Outcome, Result
 from stepbench.settings import Settings
-from stepbench.testing.contracts.operations import OperationsContract
-from stepbench.testing.contracts.operations_subject import (
-    SILENT_LIMIT_S,
-    Shape,
-    contents_of,
-    fields_of,
-    operating,
-    operations_spec,
-    workload_of,
-)
-from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.fault_proxy import plain
 from stepbench.wire.addresses import parse_endpoint
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.certificates import make_certificates
+from stepbench_tools.local.stores.postgresql import start_postgresql_with_tls
+from stepbench_tools.local.stores.postgresql_server import discard_postgresql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
+    from tests.support.contracts.operations_subject import Stored
+    from tests.support.fault_proxy import FaultProxy, Framing
+
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.local.stores.certificates import Certificates
-    from stepbench.testing.contracts.operations_subject import Stored
-    from stepbench.testing.fault_proxy import FaultProxy, Framing
+    from stepbench_tools.local.stores.certificates import Certificates
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 20

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.drivers.subjects import NO_SERVER
+from tests.support.contracts.operations_subject import SILENT_LIMIT_S
+from tests.support.fault_proxy import http1
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.dynamodb.operations import DynamoDbOperations
 from stepbench.drivers.dynamodb.trigger import DynamoDbDriver
-from stepbench.testing.contracts.operations_subject import SILENT_LIMIT_S
-from stepbench.testing.fault_proxy import http1
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
     from tests.integration.drivers.conftest import Receiving
+    from tests.support.contracts.filter import Arrived
+    from tests.support.fault_proxy import FaultProxy, Framing
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
-    from stepbench.testing.contracts.filter import Arrived
-    from stepbench.testing.fault_proxy import FaultProxy, Framing
 
 
 class DynamoDbSubject:

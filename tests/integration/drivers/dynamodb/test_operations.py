@@ -7,6 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.drivers.subjects import UnencryptedOperations
+from tests.support.contracts.life import until_torn_down
+from tests.support.contracts.operations import OperationsContract
+from tests.support.contracts.operations_subject import contents_of, operating, operations_spec, stored_of
+from tests.support.fault_proxy import (
+    DYNAMODB_EXCEEDED,
+    DYNAMODB_THROTTLING,
+    Cut,
+    Rule,
+    Throttle,
+    fault_proxy,
+    http1,
+)
+from tests.support.fault_proxy.faults import http_answer
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers import preload as preloading
@@ -17,19 +30,6 @@ from stepbench.drivers.protocol import Scalable
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.pending import CoroutineRequest, perform, result_of
 from stepbench.model.result import Outcome
-from stepbench.testing.contracts.life import until_torn_down
-from stepbench.testing.contracts.operations import OperationsContract
-from stepbench.testing.contracts.operations_subject import contents_of, operating, operations_spec, stored_of
-from stepbench.testing.fault_proxy import (
-    DYNAMODB_EXCEEDED,
-    DYNAMODB_THROTTLING,
-    Cut,
-    Rule,
-    Throttle,
-    fault_proxy,
-    http1,
-)
-from stepbench.testing.fault_proxy.faults import http_answer
 from stepbench.wire.http1.aws import SignedRequest
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.samples.lambda_api import LambdaApi, lambda_api
+from tests.support.contracts.life import running
+from tests.support.contracts.trigger_subject import contract_spec, contract_write
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.dynamodb.same_sandbox import SameSandboxDriver
@@ -16,8 +18,6 @@ from stepbench.errors import PlanError
 from stepbench.model.pending import perform
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
-from stepbench.testing.contracts.life import running
-from stepbench.testing.contracts.trigger_subject import contract_spec, contract_write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.drivers.subjects import SubjectFixture
+from tests.support.contracts.filter import FilterContract
+from tests.support.contracts.life import running, until_torn_down
+from tests.support.contracts.trigger import TriggerContract
+from tests.support.contracts.trigger_subject import contract_spec, contract_write
 
 from stepbench.contracts.identity import ANY_ATTEMPT, EventId, delete_key
 from stepbench.contracts.plan import Scale
@@ -17,10 +21,6 @@ from stepbench.model.pending import perform
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
 from stepbench.records.formats.deliveries import parse_delivery
-from stepbench.testing.contracts.filter import FilterContract
-from stepbench.testing.contracts.life import running, until_torn_down
-from stepbench.testing.contracts.trigger import TriggerContract
-from stepbench.testing.contracts.trigger_subject import contract_spec, contract_write
 
 if TYPE_CHECKING:
     from tests.integration.drivers.dynamodb.conftest import DynamoDbSubject

@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.samples.ports import UNSERVED_PORT
+from tests.support.contracts.filter import watching
+from tests.support.contracts.operations_subject import SILENT_LIMIT_S, fields_of
+from tests.support.fault_proxy import http2
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.etcd.cluster import EtcdLimits
 from stepbench.drivers.etcd.operations import EtcdOperations
 from stepbench.drivers.etcd.trigger import EtcdDriver
 from stepbench.settings import Settings
-from stepbench.testing.contracts.filter import watching
-from stepbench.testing.contracts.operations_subject import SILENT_LIMIT_S, fields_of
-from stepbench.testing.fault_proxy import http2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
+    from tests.support.contracts.filter import Arrived
+    from tests.support.fault_proxy import FaultProxy, Framing
+
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.local.processes import LocalStore
-    from stepbench.testing.contracts.filter import Arrived
-    from stepbench.testing.fault_proxy import FaultProxy, Framing
+    from stepbench_tools.local.processes import LocalStore
 
 LIMITS = EtcdLimits(write_s=SILENT_LIMIT_S, control_s=SILENT_LIMIT_S)
 

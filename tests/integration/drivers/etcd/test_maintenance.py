@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.drivers.etcd.conftest import EtcdSubject, etcd_driver
+from tests.support.contracts.life import running, until_torn_down
+from tests.support.contracts.trigger_subject import contract_spec, contract_write
 
 from stepbench.contracts.workload import Kind
-from stepbench.local.processes import terminate
-from stepbench.local.stores.etcd import start_etcd
 from stepbench.model.pending import perform
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
-from stepbench.testing.contracts.life import running, until_torn_down
-from stepbench.testing.contracts.trigger_subject import contract_spec, contract_write
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.etcd import start_etcd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,24 +11,24 @@ import pytest
 from tests.integration.drivers.etcd.conftest import EtcdSubject, etcd_driver, etcd_operations
 from tests.integration.drivers.subjects import established_watch, take_changes
 from tests.samples.ports import UNSERVED_PORT, silent_port
+from tests.support.contracts.life import until_torn_down
+from tests.support.contracts.operations_subject import contents_of, operating, operations_spec
+from tests.support.contracts.trigger_subject import contract_spec, contract_write
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd.cluster import EtcdLimits
 from stepbench.errors import TargetUnavailableError
-from stepbench.local.processes import terminate
-from stepbench.local.stores.etcd import start_etcd_members
 from stepbench.model.pending import perform
 from stepbench.model.result import Outcome
-from stepbench.testing.contracts.life import until_torn_down
-from stepbench.testing.contracts.operations_subject import contents_of, operating, operations_spec
-from stepbench.testing.contracts.trigger_subject import contract_spec, contract_write
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.etcd import start_etcd_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.drivers.etcd.trigger import EtcdDriver
-    from stepbench.local.processes import LocalStore
     from stepbench.model.request import Request
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMITS = EtcdLimits(write_s=5.0)

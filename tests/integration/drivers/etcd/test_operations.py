@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.drivers.etcd.conftest import EtcdSubject, etcd_settings
 from tests.integration.drivers.subjects import UnencryptedOperations
+from tests.support.contracts.life import until_torn_down
+from tests.support.contracts.operations import OperationsContract
+from tests.support.contracts.operations_subject import (
+    CLIENTS,
+    contents_of,
+    operating,
+    operations_spec,
+    stored_of,
+)
+from tests.support.fault_proxy import Cut, Drop, Rule, fault_proxy, http2
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
@@ -19,16 +29,6 @@ from stepbench.errors import TargetUnavailableError
 from stepbench.model.pending import CoroutineRequest, perform
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
-from stepbench.testing.contracts.life import until_torn_down
-from stepbench.testing.contracts.operations import OperationsContract
-from stepbench.testing.contracts.operations_subject import (
-    CLIENTS,
-    contents_of,
-    operating,
-    operations_spec,
-    stored_of,
-)
-from stepbench.testing.fault_proxy import Cut, Drop, Rule, fault_proxy, http2
 from stepbench.wire.http2.grpc_answer import GrpcStatus
 
 if TYPE_CHECKING:

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import pytest
 from tests.integration.drivers.etcd.conftest import EtcdSubject, etcd_driver
 from tests.integration.drivers.subjects import SubjectFixture, established_watch, take_changes
+from tests.support.contracts.filter import FilterContract
+from tests.support.contracts.life import running, until_torn_down
+from tests.support.contracts.trigger import TriggerContract
+from tests.support.contracts.trigger_subject import contract_spec, contract_write
+from tests.support.contracts.watch import WatchContract
+from tests.support.fault_proxy import Cut, Delay, Drop, Fault, FaultProxy, Limit, Rule, fault_proxy, http2
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key
@@ -16,19 +22,13 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd.cluster import EtcdLimits
 from stepbench.drivers.etcd.trigger import EtcdDriver
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
-from stepbench.local.processes import terminate, wheel_folder
-from stepbench.local.programs import run_program
-from stepbench.local.stores.certificates import make_certificates
-from stepbench.local.stores.etcd import start_etcd
 from stepbench.model.pending import perform
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
-from stepbench.testing.contracts.filter import FilterContract
-from stepbench.testing.contracts.life import running, until_torn_down
-from stepbench.testing.contracts.trigger import TriggerContract
-from stepbench.testing.contracts.trigger_subject import contract_spec, contract_write
-from stepbench.testing.contracts.watch import WatchContract
-from stepbench.testing.fault_proxy import Cut, Delay, Drop, Fault, FaultProxy, Limit, Rule, fault_proxy, http2
+from stepbench_tools.local.processes import terminate, wheel_folder
+from stepbench_tools.local.programs import run_program
+from stepbench_tools.local.stores.certificates import make_certificates
+from stepbench_tools.local.stores.etcd import start_etcd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -16,22 +16,23 @@ from stepbench.clock import AnchoredClock, SystemClock
 from stepbench.drivers.postgresql.operations import PostgresqlOperations
 from stepbench.drivers.postgresql.trigger import PostgresqlDriver
 from stepbench.drivers.sql.access import WRITE_LIMIT_S
-from stepbench.local.processes import terminate
-from stepbench.local.stores.postgresql import start_postgresql_with_tls
-from stepbench.local.stores.postgresql_server import discard_postgresql
 from stepbench.records.formats.deliveries import parse_delivery
 from stepbench.settings import Settings
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.postgresql import start_postgresql_with_tls
+from stepbench_tools.local.stores.postgresql_server import discard_postgresql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from tests.support.contracts.filter import Arrived
+
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
-    from stepbench.local.processes import LocalStore
-    from stepbench.local.stores.certificates import Certificates
-    from stepbench.testing.contracts.filter import Arrived
+    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores.certificates import Certificates
 
 RECEIVER = "arn:aws:lambda:eu-central-1:000000000000:function:stepbench-ReceiveEvents"
 

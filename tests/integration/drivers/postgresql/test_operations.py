@@ -11,29 +11,29 @@ from psycopg import sql
 from tests.integration.drivers.postgresql.conftest import postgresql_operations, table_of
 from tests.integration.drivers.sql.superuser import superuser, until_blocked
 from tests.samples.ports import UNSERVED_PORT
+from tests.support.contracts.operations_subject import Shape, contents_of, operating, operations_spec
+from tests.support.fault_proxy import Delay, Rule, fault_proxy, plain, postgresql
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 from stepbench.drivers.sql.executor import pause_s
 from stepbench.errors import TargetUnavailableError
-from stepbench.local.processes import terminate
-from stepbench.local.stores.certificates import make_certificates
-from stepbench.local.stores.postgresql import TLS_WHEEL
-from stepbench.local.stores.postgresql_server import discard_postgresql, install, serve
 from stepbench.model.pending import WithdrawnError, perform
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
-from stepbench.testing.contracts.operations_subject import Shape, contents_of, operating, operations_spec
-from stepbench.testing.fault_proxy import Delay, Rule, fault_proxy, plain, postgresql
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.certificates import make_certificates
+from stepbench_tools.local.stores.postgresql import TLS_WHEEL
+from stepbench_tools.local.stores.postgresql_server import discard_postgresql, install, serve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepbench.drivers.protocol import Driver
-    from stepbench.local.processes import LocalStore
-    from stepbench.local.stores.certificates import Certificates
     from stepbench.model.result import Result
+    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores.certificates import Certificates
 
 pytestmark = pytest.mark.stores
 RECORDS = 5_000

@@ -11,15 +11,8 @@ from tests.integration.drivers.postgresql.conftest import postgresql_operations,
 from tests.integration.drivers.sql.superuser import superuser, until_blocked
 from tests.integration.drivers.subjects import UnencryptedOperations
 from tests.samples.ports import UNSERVED_PORT
-
-from stepbench.contracts.workload import Kind
-from stepbench.drivers.postgresql.operations import PostgresqlOperations
-from stepbench.model.errors import NO_ANSWER
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
-from stepbench.testing.contracts.operations import OperationsContract
-from stepbench.testing.contracts.operations_subject import (
+from tests.support.contracts.operations import OperationsContract
+from tests.support.contracts.operations_subject import (
     SILENT_LIMIT_S,
     contents_of,
     fields_of,
@@ -27,15 +20,23 @@ from stepbench.testing.contracts.operations_subject import (
     operations_spec,
     workload_of,
 )
-from stepbench.testing.fault_proxy import plain
+from tests.support.fault_proxy import plain
+
+from stepbench.contracts.workload import Kind
+from stepbench.drivers.postgresql.operations import PostgresqlOperations
+from stepbench.model.errors import NO_ANSWER
+from stepbench.model.pending import perform
+from stepbench.model.request import Request
+from stepbench.model.result import Outcome, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.support.contracts.operations_subject import Stored
+    from tests.support.fault_proxy import FaultProxy, Framing
+
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.local.processes import LocalStore
-    from stepbench.testing.contracts.operations_subject import Stored
-    from stepbench.testing.fault_proxy import FaultProxy, Framing
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 20

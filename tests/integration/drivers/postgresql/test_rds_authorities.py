@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography import x509
 from tests.samples.templates import ROOT
+from tests.support.contracts.operations_subject import operations_spec
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.postgresql.operations import PostgresqlOperations
 from stepbench.errors import PlanError, TargetUnavailableError
-from stepbench.local.processes import terminate
-from stepbench.local.stores.certificates import make_certificates
-from stepbench.local.stores.postgresql import start_postgresql_with_tls
-from stepbench.local.stores.postgresql_server import discard_postgresql
 from stepbench.settings import Settings
-from stepbench.testing.contracts.operations_subject import operations_spec
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.certificates import make_certificates
+from stepbench_tools.local.stores.postgresql import start_postgresql_with_tls
+from stepbench_tools.local.stores.postgresql_server import discard_postgresql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stepbench.local.processes import LocalStore
-    from stepbench.local.stores.certificates import Certificates
     from stepbench.wire.addresses import Endpoint
+    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores.certificates import Certificates
 
 pytestmark = pytest.mark.stores
 HOST = "bench.cluster-abc.us-east-1.rds.amazonaws.com"

@@ -16,22 +16,22 @@ from tests.integration.drivers.postgresql.conftest import RECEIVER, PostgresqlSu
 from tests.integration.drivers.sql.superuser import superuser
 from tests.integration.drivers.subjects import SubjectFixture
 from tests.samples.lambda_api import ACCEPTED, LambdaApi, lambda_api
+from tests.support.contracts.filter import FilterContract
+from tests.support.contracts.life import running, until_torn_down
+from tests.support.contracts.trigger import TriggerContract
+from tests.support.contracts.trigger_subject import KEY_BYTES, contract_spec, contract_write
 
 from stepbench.contracts.identity import EVENT_ID_CHARS, EventId, delete_key, update_key
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.postgresql.server import trial_access
 from stepbench.errors import PlanError, TargetUnavailableError
-from stepbench.local.processes import terminate
-from stepbench.local.stores.postgresql import start_postgresql
-from stepbench.local.stores.postgresql_server import discard_postgresql
 from stepbench.model.pending import perform
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
-from stepbench.testing.contracts.filter import FilterContract
-from stepbench.testing.contracts.life import running, until_torn_down
-from stepbench.testing.contracts.trigger import TriggerContract
-from stepbench.testing.contracts.trigger_subject import KEY_BYTES, contract_spec, contract_write
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.postgresql import start_postgresql
+from stepbench_tools.local.stores.postgresql_server import discard_postgresql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.sql.access import Access
-    from stepbench.local.processes import LocalStore
     from stepbench.stages.services import Services
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 20

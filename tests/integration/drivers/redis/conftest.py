@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import valkey
+from tests.support.contracts.operations_subject import SILENT_LIMIT_S, contents_of
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.redis.access import RedisLimits
 from stepbench.drivers.redis.operations import RedisOperations
-from stepbench.local.processes import free_port, terminate, wait_until
-from stepbench.local.stores.valkey import start_valkey
 from stepbench.settings import Settings
-from stepbench.testing.contracts.operations_subject import SILENT_LIMIT_S, contents_of
+from stepbench_tools.local.processes import free_port, terminate, wait_until
+from stepbench_tools.local.stores.valkey import start_valkey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.local.processes import LocalStore
+    from stepbench_tools.local.processes import LocalStore
 
     Start = Callable[..., LocalStore]
     """It starts a server with these settings."""

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.drivers.redis.conftest import CLUSTER, REDIS, other_client
 from tests.integration.drivers.subjects import NO_SERVER, SubjectFixture
+from tests.support.contracts.blobs import MIB, BlobsContract
+from tests.support.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, holding
+from tests.support.fault_proxy import plain
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.redis.access import RedisLimits
 from stepbench.drivers.redis.blobs import RedisBlobs
-from stepbench.local.processes import terminate
-from stepbench.local.stores.valkey import start_redis_with_tls
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
-from stepbench.testing.contracts.blobs import MIB, BlobsContract
-from stepbench.testing.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, holding
-from stepbench.testing.fault_proxy import plain
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.valkey import start_redis_with_tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.integration.drivers.redis.conftest import Start
+    from tests.support.fault_proxy import FaultProxy, Framing
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.local.processes import LocalStore
-    from stepbench.local.stores.certificates import Certificates
-    from stepbench.testing.fault_proxy import FaultProxy, Framing
+    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores.certificates import Certificates
 
 pytestmark = pytest.mark.stores
 

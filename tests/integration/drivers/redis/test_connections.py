@@ -17,19 +17,19 @@ from tests.integration.drivers.redis.conftest import (
     key_of,
     other_client,
 )
+from tests.support.contracts.operations_subject import contents_of, operating, operations_spec
+from tests.support.fault_proxy import Cut, Rule, fault_proxy, plain
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.redis.connections import CommandRequest
 from stepbench.errors import PlanError, TargetUnavailableError
-from stepbench.local.processes import terminate
-from stepbench.local.stores.certificates import make_certificates
-from stepbench.local.stores.valkey import start_redis_with_tls
 from stepbench.model.errors import WITHDRAWN
 from stepbench.model.pending import CoroutineRequest, perform, result_of
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
-from stepbench.testing.contracts.operations_subject import contents_of, operating, operations_spec
-from stepbench.testing.fault_proxy import Cut, Rule, fault_proxy, plain
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.certificates import make_certificates
+from stepbench_tools.local.stores.valkey import start_redis_with_tls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.redis.operations import RedisOperations
-    from stepbench.local.processes import LocalStore
     from stepbench.model.pending import PendingRequest
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 LARGE = {"record": {"shape": "blob", "value_bytes": 350_000}, "mix": {"insert": 1}}

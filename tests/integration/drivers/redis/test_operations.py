@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.drivers.redis.conftest import LIMIT_S, REDIS, SHORT, driver_of, driving, other_client
 from tests.integration.drivers.subjects import NO_SERVER, UnencryptedOperations
+from tests.support.contracts.operations import OperationsContract
+from tests.support.contracts.operations_subject import CLIENTS, contents_of, operations_spec
+from tests.support.fault_proxy import Cut, Delay, Drop, FaultProxy, Rule, fault_proxy, plain
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.redis.keys import RedisKeys
 from stepbench.errors import TargetUnavailableError
-from stepbench.local.processes import terminate
 from stepbench.model.pending import perform
 from stepbench.model.result import Outcome
-from stepbench.testing.contracts.operations import OperationsContract
-from stepbench.testing.contracts.operations_subject import CLIENTS, contents_of, operations_spec
-from stepbench.testing.fault_proxy import Cut, Delay, Drop, FaultProxy, Rule, fault_proxy, plain
+from stepbench_tools.local.processes import terminate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.integration.drivers.redis.conftest import Start
+    from tests.support.contracts.operations_subject import Stored
+    from tests.support.fault_proxy import Framing
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.redis.operations import RedisOperations
-    from stepbench.local.processes import LocalStore
-    from stepbench.testing.contracts.operations_subject import Stored
-    from stepbench.testing.fault_proxy import Framing
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 WAITING = "06"

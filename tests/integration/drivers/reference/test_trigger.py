@@ -13,35 +13,36 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.drivers.subjects import SubjectFixture, established_watch, take_changes
 from tests.samples.ports import UNSERVED_PORT
+from tests.support.contracts.life import running
+from tests.support.contracts.trigger import TriggerContract
+from tests.support.contracts.trigger_subject import contract_spec, contract_write
+from tests.support.contracts.watch import WatchContract
+from tests.support.fault_proxy import plain
 
-from stepbench.calibration.truth import read_truth
 from stepbench.clock import SystemClock
 from stepbench.contracts.identity import CANARY_PHASE, EventId, put_key
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.reference.trigger import ReferenceDriver
 from stepbench.errors import TargetUnavailableError
-from stepbench.local.processes import terminate
-from stepbench.local.stores.reference import TRUTH, start_reference
 from stepbench.model.pending import perform
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
-from stepbench.testing.contracts.life import running
-from stepbench.testing.contracts.trigger import TriggerContract
-from stepbench.testing.contracts.trigger_subject import contract_spec, contract_write
-from stepbench.testing.contracts.watch import WatchContract
-from stepbench.testing.fault_proxy import plain
+from stepbench_tools.calibration.truth import read_truth
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.reference import TRUTH, start_reference
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from tests.support.fault_proxy import FaultProxy, Framing
+
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
-    from stepbench.local.processes import LocalStore
     from stepbench.model.change import ChangeBatch
-    from stepbench.testing.fault_proxy import FaultProxy, Framing
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 15

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.drivers.subjects import NO_SERVER, SubjectFixture
+from tests.support.contracts.blobs import MIB, BlobsContract
+from tests.support.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, holding
+from tests.support.fault_proxy import S3_SLOW_DOWN, FaultProxy, Rule, Throttle, fault_proxy, http1
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.s3.blobs import S3Blobs
 from stepbench.model.result import Outcome
-from stepbench.testing.contracts.blobs import MIB, BlobsContract
-from stepbench.testing.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, holding
-from stepbench.testing.fault_proxy import S3_SLOW_DOWN, FaultProxy, Rule, Throttle, fault_proxy, http1
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.support.fault_proxy import Framing
+
     from stepbench.contracts.plan import TrialSpec
     from stepbench.stages.services import Services
-    from stepbench.testing.fault_proxy import Framing
 
 pytestmark = pytest.mark.emulator
 

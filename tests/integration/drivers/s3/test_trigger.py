@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 from tests.integration.drivers.subjects import NO_SERVER, SubjectFixture
+from tests.support.contracts.filter import FilterContract
+from tests.support.contracts.life import running
+from tests.support.contracts.trigger import TriggerContract
+from tests.support.contracts.trigger_subject import contract_spec, contract_write
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
@@ -18,20 +22,16 @@ from stepbench.errors import TargetUnavailableError
 from stepbench.model.pending import CoroutineRequest, PendingRequest, perform, result_of
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
-from stepbench.testing.contracts.filter import FilterContract
-from stepbench.testing.contracts.life import running
-from stepbench.testing.contracts.trigger import TriggerContract
-from stepbench.testing.contracts.trigger_subject import contract_spec, contract_write
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from tests.integration.drivers.conftest import Receiving
+    from tests.support.contracts.filter import Arrived
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
-    from stepbench.testing.contracts.filter import Arrived
 
 pytestmark = pytest.mark.emulator
 

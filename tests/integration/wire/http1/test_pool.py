@@ -16,9 +16,9 @@ from stepbench.wire.http1.pool import HttpAddress, HttpPool, PoolLimits
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from stepbench.local.stores.certificates import Certificates
     from stepbench.wire.http1.connection import HttpExchange
     from stepbench.wire.http1.pool import HttpDialled
+    from stepbench_tools.local.stores.certificates import Certificates
 
 QUICK = PoolLimits(connections=8, connect_s=2.0, answer_s=0.5)
 LIMIT_S = 20

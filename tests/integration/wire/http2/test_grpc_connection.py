@@ -9,14 +9,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.fault_proxy import Cut, Drop, Limit, Rule, fault_proxy, http2
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.cluster import PUT, RANGE, STATUS, WATCH
 from stepbench.load.process import gc_paused
-from stepbench.local.processes import terminate
-from stepbench.local.stores.etcd import start_etcd
-from stepbench.testing.fault_proxy import Cut, Drop, Limit, Rule, fault_proxy, http2
 from stepbench.wire.http2.frames import END_HEADERS, END_STREAM, GOAWAY, HEADERS, SETTINGS, encode_frame
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.wire.http2.grpc_connection import (
@@ -27,14 +25,17 @@ from stepbench.wire.http2.grpc_connection import (
     connect_grpc,
     http2_tls_context,
 )
+from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.stores.etcd import start_etcd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from stepbench.local.processes import LocalStore
-    from stepbench.local.stores.certificates import Certificates
-    from stepbench.testing.fault_proxy import FaultProxy
+    from tests.support.fault_proxy import FaultProxy
+
+    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores.certificates import Certificates
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 30

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepbench.local.processes import free_port
 from stepbench.wire.resp.cluster import Node, Redirect, SlotMap, key_slot, parse_redirect
 from stepbench.wire.resp.values import ErrorReply
+from stepbench_tools.local.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.integration.wire.conftest import Connect
 
-    from stepbench.local.processes import LocalStore
     from stepbench.wire.resp.connection import RespConnection
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 30

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from tests.integration.wire.conftest import Connect
 
-    from stepbench.local.processes import LocalStore
     from stepbench.wire.resp.connection import RespAnswer, RespConnection
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 20

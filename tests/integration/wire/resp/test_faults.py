@@ -11,9 +11,9 @@ import pytest
 import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.fault_proxy import Cut, Delay, Drop, FaultProxy, Limit, Rule, fault_proxy, plain
 
 from stepbench.clock import AnchoredClock
-from stepbench.testing.fault_proxy import Cut, Delay, Drop, FaultProxy, Limit, Rule, fault_proxy, plain
 from stepbench.wire.resp.connection import Login, RespConnection
 from stepbench.wire.resp.requests import ReplyLimits, RespReader, encode_command
 from stepbench.wire.resp.values import MalformedReplyError, Push
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from tests.integration.wire.conftest import Connect
 
-    from stepbench.local.processes import LocalStore
     from stepbench.wire.resp.connection import RespAnswer
     from stepbench.wire.resp.values import Reply
+    from stepbench_tools.local.processes import LocalStore
 
     Ended = list[tuple[int, Reply, str]]
     """Of each command by its number, in the order in which they were told."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepbench.local.processes import listening_addresses, terminate
-from stepbench.local.stores.certificates import Certificates
-from stepbench.local.stores.valkey import start_redis_with_tls
 from stepbench.wire.connect import tls_context
 from stepbench.wire.resp.connection import Login, LoginRefusedError
 from stepbench.wire.resp.requests import encode_command
 from stepbench.wire.socket import OutgoingBytes
+from stepbench_tools.local.processes import listening_addresses, terminate
+from stepbench_tools.local.stores.certificates import Certificates
+from stepbench_tools.local.stores.valkey import start_redis_with_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from tests.integration.wire.conftest import Connect
 
-    from stepbench.local.processes import LocalStore
     from stepbench.wire.resp.values import Reply
+    from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 30

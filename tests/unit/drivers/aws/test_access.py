@@ -9,14 +9,14 @@ import pytest
 from botocore.parsers import create_parser
 from botocore.session import get_session
 from tests.samples.records import trial_spec
+from tests.support.contracts.trigger_subject import contract_spec
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import LoadStep
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.drivers.aws.access import AwsAccess, bucket_address, limits_of, measured_url
 from stepbench.errors import PlanError, TargetUnavailableError, TargetUnreachableError
 from stepbench.settings import Settings
-from stepbench.testing.contracts.trigger_subject import contract_spec
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.wire.http1.pool import HttpAddress, PoolLimits
 
 SETTINGS = Settings(results_table="r", results_bucket="r", target_bucket="b")

@@ -11,6 +11,8 @@ from urllib.parse import parse_qsl, quote
 import boto3
 import pytest
 from botocore.exceptions import NoCredentialsError
+from tests.support.contracts.operations_subject import operations_spec
+from tests.support.fake_clock import FakeClock
 
 from stepbench.drivers.dsql.access import (
     ADMIN,
@@ -25,8 +27,6 @@ from stepbench.drivers.dsql.access import (
 )
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.settings import Settings
-from stepbench.testing.contracts.operations_subject import operations_spec
-from stepbench.testing.fake_clock import FakeClock
 
 HOST = "abcdefghijklmnopqrstuvwxyz.dsql.ap-northeast-1.on.aws"
 REMOTE = "bbcdefghijklmnopqrstuvwxyz.dsql.us-west-2.on.aws"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import boto3
 import pytest
 from botocore.stub import Stubber
+from tests.support.contracts.trigger_subject import contract_spec, contract_write
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import Scale
 from stepbench.contracts.target import AutoscaledCapacity, ProvisionedCapacity, ServerlessCapacity
@@ -27,8 +29,6 @@ from stepbench.drivers.s3.trigger import S3Driver
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.model.pending import perform
 from stepbench.settings import Settings
-from stepbench.testing.contracts.trigger_subject import contract_spec, contract_write
-from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

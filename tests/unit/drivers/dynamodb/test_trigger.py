@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.contracts.trigger_subject import contract_spec
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.target import Capacity, DynamoDbTarget, OnDemandCapacity, ProvisionedCapacity
 from stepbench.contracts.workload import Kind
@@ -16,8 +18,6 @@ from stepbench.drivers.dynamodb.table import scaling_request, table_request
 from stepbench.drivers.dynamodb.trigger import DynamoDbDriver, mapping_request, with_filter
 from stepbench.model.request import Request
 from stepbench.settings import Settings
-from stepbench.testing.contracts.trigger_subject import contract_spec
-from stepbench.testing.fake_clock import FakeClock
 
 TEN, TWENTY = ProvisionedCapacity(write_units=10), ProvisionedCapacity(write_units=20)
 ON_DEMAND, WARM = OnDemandCapacity(), OnDemandCapacity(warm_write_units=8_000)

@@ -6,14 +6,15 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
+from tests.support.contracts.trigger_subject import contract_spec
+from tests.support.fake_clock import FakeClock
+
 from stepbench.drivers.etcd.answers import write_result
 from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel
 from stepbench.drivers.etcd.cluster import DEFAULT_LIMITS, PUT, EtcdCluster
 from stepbench.model.errors import GARBAGE
 from stepbench.model.result import Outcome, Result
 from stepbench.settings import Settings
-from stepbench.testing.contracts.trigger_subject import contract_spec
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.wire.addresses import AddressBook
 from stepbench.wire.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, encode_frame
 from stepbench.wire.http2.grpc_answer import prefixed

@@ -6,6 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from tests.support.contracts.operations_subject import contents_of, operations_spec, workload_of
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd import etcd_pb2 as pb
@@ -14,8 +16,6 @@ from stepbench.drivers.etcd.operations import EtcdOperations
 from stepbench.model.errors import GARBAGE
 from stepbench.model.result import Outcome, Result
 from stepbench.settings import Settings
-from stepbench.testing.contracts.operations_subject import contents_of, operations_spec, workload_of
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.workload.checks import RecordCheck
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from unittest.mock import create_autospec
 
 import pytest
+from tests.support.contracts.trigger_subject import contract_spec
+from tests.support.fake_clock import FakeClock
 
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.answers import ABANDONED, read_error, read_outcome
@@ -17,8 +19,6 @@ from stepbench.model.change import Change, ChangeBatch
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
-from stepbench.testing.contracts.trigger_subject import contract_spec
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.wire.http2.grpc_connection import GrpcConnected, GrpcConnection
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.samples.services import MemoryServices, stored_trial
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import TransferTrial, TrialSpec
 from stepbench.drivers.files.store import FilesDriver
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.settings import Settings
-from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.fake_clock import FakeClock
 
 from stepbench.drivers.redis.keys import CLEAR_LIMIT_S, FIND_LIMIT_S, RedisKeys
 from stepbench.errors import TargetUnavailableError
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.wire.resp.cluster import Node
 from stepbench.wire.resp.connection import RespAnswer
 

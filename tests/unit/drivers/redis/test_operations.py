@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.contracts.operations_subject import operations_spec
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.redis.access import RedisAccess
@@ -14,8 +16,6 @@ from stepbench.model.errors import connect_error
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
-from stepbench.testing.contracts.operations_subject import operations_spec
-from stepbench.testing.fake_clock import FakeClock
 from stepbench.wire.resp.cluster import Node
 from stepbench.wire.resp.connection import RespAnswer
 from stepbench.wire.resp.values import ErrorReply

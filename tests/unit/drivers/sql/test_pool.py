@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.sql.executor import CONFLICTS
@@ -14,7 +15,6 @@ from stepbench.drivers.sql.statements import Statement
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
-from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from stepbench.drivers.sql.session import OnAnswer, SqlSession

@@ -6,10 +6,10 @@ import socket
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from tests.support.fake_clock import FakeClock
 
 from stepbench.drivers.sql.session import SqlSession, outcome_of
 from stepbench.model.result import Outcome
-from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.samples.records import column_header, writer_rows
 from tests.samples.services import small_plan
+from tests.support.fake_clock import START_NS
 
 from stepbench.errors import AccountingError
 from stepbench.records.formats.columns import ColumnFile
@@ -16,7 +17,6 @@ from stepbench.records.join.joined import Joined
 from stepbench.records.join.reader import find_started_operations, started_by_heartbeats
 from stepbench.records.join.sent import UNRECORDED
 from stepbench.records.join.trial import join
-from stepbench.testing.fake_clock import START_NS
 from stepbench.workload.arrivals import SLICE_NS
 
 STARTS_NS = {0: START_NS, 1: START_NS + 2_000 * 10**9}

@@ -12,11 +12,11 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from tests.samples.records import REF, column_header, writer_rows
 from tests.samples.services import MemoryServices
+from tests.support.fake_clock import FakeClock
 
 from stepbench.errors import RecordsLostError
 from stepbench.records.formats.columns import PendingRows, decode
 from stepbench.records.storage.flusher import FINAL_TRIES, Flusher
-from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     import numpy as np

@@ -27,9 +27,9 @@ from stepbench.report.dataflow.view import dataflow_view
 from stepbench.report.dataflow.words import describe_all_objects, describe_objects, result_rows
 from stepbench.report.figures import specifications
 from stepbench.report.headline import headline_lines, headline_tables
-from stepbench.report.markdown import render_markdown
 from stepbench.report.page import render_page
 from stepbench.report.tables import render_csv
+from stepbench_tools.printing.markdown import render_markdown
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary, TrialResult

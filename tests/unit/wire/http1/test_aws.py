@@ -8,9 +8,9 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_clock import START_NS, FakeClock
 
 from stepbench.errors import TargetUnavailableError
-from stepbench.testing.fake_clock import START_NS, FakeClock
 from stepbench.wire.http1.aws import CredentialSource, SignedClient, SignedRequest
 from stepbench.wire.http1.connection import ABANDONED, HttpConnection, HttpRequest
 from stepbench.wire.http1.pool import HttpAddress, HttpPool, PoolLimits

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.samples.lambda_api import Invocation, LambdaApi, lambda_api
 
-from stepbench.local.stores.certificates import make_certificates
 from stepbench.wire.http1 import blocking
 from stepbench.wire.http1.blocking import IDLE_S, BlockingClient, RequestFailedError, RetryLimits
 from stepbench.wire.http1.sigv4 import Credentials, Form
+from stepbench_tools.local.stores.certificates import make_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-    from stepbench.local.stores.certificates import Certificates
+    from stepbench_tools.local.stores.certificates import Certificates
 
 FORM = Form("POST", (("x-amz-target", "DynamoDB_20120810.PutItem"),))
 WHO = Credentials("access", "secret", "session")
-PATIENCE = RetryLimits(attempts=3, connect_s=2, answer_s=0.2)
+RETRY = RetryLimits(attempts=3, connect_s=2, answer_s=0.2)
 THROTTLED = b'{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"}'
 
 
@@ -42,7 +42,7 @@ class Scene:
         self.server = server
         self.slept_s: list[float] = []
         self.client = BlockingClient(
-            "dynamodb", "us-east-1", f"http://{server.endpoint}", WHO, PATIENCE, sleep=self.slept_s.append
+            "dynamodb", "us-east-1", f"http://{server.endpoint}", WHO, RETRY, sleep=self.slept_s.append
         )
 
     def send(self, body: bytes = b"body") -> bytes:
@@ -195,9 +195,9 @@ def test_all_attempts_together_have_a_limit(scene: Scene, clocks: Clocks) -> Non
 def test_all_requests_since_a_moment_have_a_limit_together(scene: Scene, clocks: Clocks) -> None:
     """A batch of many trials takes many requests, and its function has no more time than for one."""
     begun_s = clocks.monotonic_s
-    patience = PATIENCE._replace(whole_s=15)
+    retry = RETRY._replace(whole_s=15)
     url = f"http://{scene.server.endpoint}"
-    with closing(BlockingClient("s3", "us-east-1", url, WHO, patience, begun_s=lambda: begun_s)) as client:
+    with closing(BlockingClient("s3", "us-east-1", url, WHO, retry, begun_s=lambda: begun_s)) as client:
         client.send(FORM, "/", b"")
         clocks.monotonic_s += 15
         with pytest.raises(RequestFailedError, match=r"no time is left \(attempt 0\)"):
@@ -239,7 +239,7 @@ def test_an_answer_s_limit_begins_with_the_request(
         """Takes half the time to send; the server's, which has no limit, does not."""
 
         def sendall(self, data: ReadableBuffer, *_: object) -> None:
-            clocks.monotonic_s += 0 if self.gettimeout() is None else PATIENCE.answer_s / 2
+            clocks.monotonic_s += 0 if self.gettimeout() is None else RETRY.answer_s / 2
             super().sendall(data)
 
         def recv(self, *most: int) -> bytes:
@@ -249,7 +249,7 @@ def test_an_answer_s_limit_begins_with_the_request(
 
     monkeypatch.setattr(socket, "socket", Slow)
     scene.send()
-    assert limits_s == [pytest.approx(PATIENCE.answer_s / 2, abs=0.001)]
+    assert limits_s == [pytest.approx(RETRY.answer_s / 2, abs=0.001)]
 
 
 def test_a_connection_that_the_server_will_close_is_not_used_again(scene: Scene) -> None:
@@ -282,7 +282,7 @@ def test_a_server_that_is_not_there_is_named() -> None:
     """The reader of the log has this line only."""
     with lambda_api() as server:
         endpoint = server.endpoint
-    client = BlockingClient("s3", "us-east-1", f"http://{endpoint}", WHO, PATIENCE, sleep=lambda _: None)
+    client = BlockingClient("s3", "us-east-1", f"http://{endpoint}", WHO, RETRY, sleep=lambda _: None)
     with pytest.raises(RequestFailedError, match=endpoint):
         client.send(FORM, "/", b"")
 

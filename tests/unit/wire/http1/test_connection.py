@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fake_clock import START_NS, FakeClock
 
-from stepbench.testing.fake_clock import START_NS, FakeClock
 from stepbench.wire.http1.connection import ABANDONED, HttpConnection, HttpExchange, HttpRequest, wait_for_exchange
 from stepbench.wire.http1.messages import HttpAnswer, MalformedHttpError, parse_answer
 

@@ -13,7 +13,7 @@ from stepbench.analysis.effects import Runs, compare_runs, compare_shares, has_r
 from stepbench.analysis.likeness import compare_sides
 from stepbench.analysis.pairs import Group, find_groups
 from stepbench.analysis.slow_spells import undecide_tails
-from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, find_doubts, group_spells, make_verdict
+from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, comparison_caveats, group_spells, make_verdict
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.verdict import ComparedCaveat, RunComparison
 
@@ -147,7 +147,7 @@ def _compare_groups(a: Group, b: Group, tolerance: float, studied: str) -> Itera
             judged = None if likeness.reason else tolerance
             effects = _effects(*runs, spells, judged=judged, experiment=b.first.experiment)
             sides = a.side(place, "A"), b.side(place, "B")
-            doubts = find_doubts((a, b), place)
+            doubts = comparison_caveats((a, b), place)
             yield make_verdict(RUN, subject, sides, effects, kind=kind, doubts=doubts, unlike=likeness.reason)
 
 

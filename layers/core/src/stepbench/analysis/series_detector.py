@@ -29,7 +29,7 @@ RAMPS = (8, 12, 16, 20, 25)
 """Lengths of the windows in which a shift, or a drift, is looked for."""
 THRESHOLD = 4.6
 SUSPICION = 1.5
-MORE_FOR_BETTER, MORE_FOR_RAMP, FEW = 4.0, 0.5, 35.0
+IMPROVEMENT_PENALTY, RAMP_PENALTY, FEW_RUNS_PENALTY = 4.0, 0.5, 35.0
 """Added to the threshold; the last as the square of its ratio to the number of runs that the noise is learned from."""
 MORE_FOR_LONGER, LONGEST = 3.0, 6
 """
@@ -145,7 +145,7 @@ class SeriesDetector:
         beyond = max(0.0, noise.correlation - SHOWN_CORRELATION / math.sqrt(noise.runs))
         correlated = min(MORE_FOR_CORRELATION * beyond, MOST_FOR_CORRELATION)
         longer = MORE_FOR_LONGER * math.log(min(max(runs, MIN_RUNS), LONGEST) / MIN_RUNS)
-        return self.threshold + (FEW / noise.runs) ** 2 + correlated + longer
+        return self.threshold + (FEW_RUNS_PENALTY / noise.runs) ** 2 + correlated + longer
 
     def _residuals(self, baseline: NDArray[np.float64], level: float | None = None) -> NDArray[np.float64]:
         own = baseline - (location(baseline) if level is None else level) if baseline.size else baseline
@@ -155,8 +155,8 @@ class SeriesDetector:
     def _lacking(self, window: Window) -> float:
         """Return how much evidence is missing until the change is told."""
         needed = self.needed_weight(window.noise, window.runs)
-        needed += MORE_FOR_BETTER if window.evidence.change < 0 else 0
-        needed += MORE_FOR_RAMP if window.shape == "ramp" else 0
+        needed += IMPROVEMENT_PENALTY if window.evidence.change < 0 else 0
+        needed += RAMP_PENALTY if window.shape == "ramp" else 0
         return needed - window.evidence.weight
 
     def _windows(self) -> list[Window]:

@@ -115,7 +115,7 @@ def _between(pair: Pair, *, several_stores: bool) -> Iterator[Verdict]:
             continue
         sides = [_side(pair, group, place, group is pair.a) for group in (pair.a, pair.b)]
         subject = f"{_subject(pair, sides[0], sides[1])}{_context(pair, place, several_stores=several_stores)}"
-        doubts = find_doubts((pair.a, pair.b), place)
+        doubts = comparison_caveats((pair.a, pair.b), place)
         without_effect = _find_without_effect(pair, place)
         if without_effect:
             doubts = tuple(doubt for doubt in doubts if doubt != without_effect.kind)
@@ -210,7 +210,7 @@ def _within(group: Group) -> Iterator[Verdict]:
         subject = f"{group.name}: {names[1]} against {names[0]}"
         yield make_verdict(
             WINDOW, subject, (sides[0], sides[1]), effects,
-            doubts=find_doubts((group,), *places),
+            doubts=comparison_caveats((group,), *places),
             cause=find_other_cause(effects, runs[0][0], runs[1][0], group.first.floor_ms),
         )  # fmt: skip
 
@@ -279,7 +279,7 @@ def group_spells(group: Group, place: tuple[str, str]) -> list[SlowSpells | None
     return [spells_of(trial, *place) for trial in group.trials]
 
 
-def find_doubts(groups: Sequence[Group], *places: tuple[str, str]) -> tuple[str, ...]:
+def comparison_caveats(groups: Sequence[Group], *places: tuple[str, str]) -> tuple[str, ...]:
     """Return the kinds of caveats about these windows that may be the reason of a difference, or hide one."""
     kinds: dict[str, None] = {}
     for group in groups:

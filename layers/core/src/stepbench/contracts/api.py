@@ -1,4 +1,4 @@
-"""What the HTTP API takes and answers. The OpenAPI document is made from these models (`stepbench.api.openapi`)."""
+"""What the HTTP API takes and answers; `stepbench_tools.documents.openapi` makes its description from these models."""
 
 from __future__ import annotations
 

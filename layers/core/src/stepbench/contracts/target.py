@@ -284,7 +284,7 @@ class ReferenceTarget(StoreTarget):
     """
     The reference store: it delivers after delays that it draws and keeps on record, so that we can be measured.
 
-    It is a server of ours (`stepbench.calibration.reference_store.server`), watched like etcd.
+    It is a server of ours (`stepbench_tools.calibration.reference_store.server`), watched like etcd.
     """
 
     store: Literal["reference"]

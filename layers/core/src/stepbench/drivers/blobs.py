@@ -92,7 +92,7 @@ class BlobStore(Protocol):
         """Remove a part of all that the trial has there, in at most some 60 s; True when nothing is left."""
         ...
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """Name what `tear_down` removes, as the store's own tools call it; each name has the trial's tag in it."""
         ...
 

@@ -136,10 +136,10 @@ class DataflowDriver:
         """See `Accountable`."""
         return len(await (await self._store()).keys())
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
         machine = self._settings.dataflow_arn.rpartition(":")[2]
-        return (*self._blobs.belongings(), f"executions {machine}:{executions_prefix(self._spec.tag)}*")
+        return (*self._blobs.resource_names(), f"executions {machine}:{executions_prefix(self._spec.tag)}*")
 
     async def step_functions(self) -> Any:  # noqa: ANN401 -- boto3's
         """Return the client that executions are listed and stopped with."""

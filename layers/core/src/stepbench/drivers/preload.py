@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, update_key
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.protocol import to_its_end
+from stepbench.drivers.protocol import uncancellable
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import TIMEOUT
 from stepbench.model.pending import result_of
@@ -191,7 +191,7 @@ class _Wave:
         errors: list[str] = []
         gives_up_ns = self._clock.now_ns() + int(BATCH_FOR_S * 1e9)
         while len(errors) < _ATTEMPTS and self._clock.now_ns() < min(gives_up_ns, self._deadline_ns):
-            error = await to_its_end(self._write_batch(records))
+            error = await uncancellable(self._write_batch(records))
             if not error:
                 return
             errors.append(error)

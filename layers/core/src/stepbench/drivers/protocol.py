@@ -71,7 +71,7 @@ class Driver(Protocol):
         """Remove a part of what `prepare` and the writers made, in at most some 60 s; True when nothing is left."""
         ...
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """Name what `tear_down` removes, as the store's own tools call it; each name has the trial's tag in it."""
         ...
 
@@ -245,7 +245,7 @@ async def in_turn(*steps: Callable[[], Awaitable[bool]]) -> bool:
     return done
 
 
-async def to_its_end(work: Awaitable[T]) -> T:
+async def uncancellable(work: Awaitable[T]) -> T:
     """
     Return what the work returns, or raise what it raises; a cancellation meanwhile takes effect at its end.
 

@@ -17,7 +17,7 @@ import asyncio
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.load.open_loop import CANCEL_DRAIN_S, LAST_WORD_S
+from stepbench.load.open_loop import ABANDON_TIMEOUT_S, CANCEL_DRAIN_S
 from stepbench.model.pending import FailedRequest, failed_in_driver
 from stepbench.model.result import Outcome
 
@@ -177,7 +177,7 @@ class ClosedLoop:
         for running in list(self._running.values()):
             running.abandon()
         # Whoever has not said by then what became of it breaks its contract; the records of the others are kept.
-        self._drain_alarm = asyncio.get_running_loop().call_later(LAST_WORD_S, self._end_run)
+        self._drain_alarm = asyncio.get_running_loop().call_later(ABANDON_TIMEOUT_S, self._end_run)
 
     def _end_run(self) -> None:
         if self._ended is not None and not self._ended.done():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stepbench.model.result import Result
 
 CANCEL_DRAIN_S = 2.0
-LAST_WORD_S = 2.0
+ABANDON_TIMEOUT_S = 2.0
 """How long after they were abandoned events may take to say what became of them."""
 _BURST = 16
 """Events started at one go before answers get their turn, when the generator has fallen behind."""
@@ -192,7 +192,7 @@ class OpenLoop:
     def _give_up(self) -> None:
         self._abandon()
         # Whoever has not said by then what became of it breaks its contract; the records of the others are kept.
-        self._drain_alarm = asyncio.get_running_loop().call_later(LAST_WORD_S, self._all_answered)
+        self._drain_alarm = asyncio.get_running_loop().call_later(ABANDON_TIMEOUT_S, self._all_answered)
 
     def _abandon(self) -> None:
         for made in list(self._in_flight.values()):

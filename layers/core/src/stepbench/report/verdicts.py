@@ -90,10 +90,10 @@ def tell_result(verdict: Verdict) -> str:
 
 def describe(verdict: Verdict) -> str:
     """Return the verdict's sentence, with what may be the reason of a difference beside the setting."""
-    return f"{verdict.text}{describe_doubts(verdict)}"
+    return f"{verdict.text}{describe_caveats(verdict)}"
 
 
-def describe_doubts(verdict: Verdict) -> str:
+def describe_caveats(verdict: Verdict) -> str:
     """Name what may be the reason of a difference beside the setting, after a space; empty where there is nothing."""
     return f" Doubtful: {', '.join(map(name_caveat_kind, verdict.doubts))}." if verdict.doubts else ""
 

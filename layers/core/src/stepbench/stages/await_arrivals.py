@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepbench.records.join.joined import Joined
     from stepbench.stages.services import Services
 
-PATIENCE_S, POLL_S = 1.5, 0.25
+RETRY_S, POLL_S = 1.5, 0.25
 """A watcher records once a second: to look a little longer is quicker than the state machine's own round."""
 
 
@@ -45,7 +45,7 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
     spec = services.trial(task.ref)
     if not measure_of(spec.plan.experiment).arrives:
         return AwaitArrivalsOutput(done=True, expected=0, arrived=0)
-    until_ns = services.clock.now_ns() + round(PATIENCE_S * 1e9)
+    until_ns = services.clock.now_ns() + round(RETRY_S * 1e9)
     while not (seen := _count_arrivals(spec, services)).done and services.clock.now_ns() < until_ns:
         services.clock.sleep(POLL_S)
     return seen

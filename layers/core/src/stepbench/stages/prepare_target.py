@@ -87,7 +87,7 @@ def prepare_target(
     with reach_target(spec, services, build) as opened:
         services.table.set_flag(spec.tag, layout.MADE, target)
         refuse_if_cancelled(spec.tag, services)  # after `made`: a sweeper has set the one before it looks for the other
-        made = Made(target=target, execution_arn=task.execution_arn, names=opened.driver.belongings())
+        made = Made(target=target, execution_arn=task.execution_arn, names=opened.driver.resource_names())
         services.runs.put_model(layout.trial_key(task.ref, "made.json"), made)
         opened.run(_prepare(spec, opened.driver, services), PREPARE_LIMIT_S)
         undo_if_cancelled(spec, opened, services)

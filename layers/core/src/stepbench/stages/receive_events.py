@@ -39,8 +39,8 @@ concurrency: nothing has waited for it, so its first invocation is no cold start
 milliseconds.
 """
 CLOCK_EVERY_NS = 60_000_000_000
-TABLE_PATIENCE = RetryLimits(attempts=3, connect_s=2, answer_s=5, whole_s=20)
-BUCKET_PATIENCE = TABLE_PATIENCE._replace(whole_s=40)
+TABLE_RETRY = RetryLimits(attempts=3, connect_s=2, answer_s=5, whole_s=20)
+BUCKET_RETRY = TABLE_RETRY._replace(whole_s=40)
 """
 Both count from the begin of the invocation, whatever it holds: both have to fail well before the function's time-out
 (60 s) does. The bucket so has 20 s of its own. A look-up of a name that begins in time may end some seconds late
@@ -95,8 +95,8 @@ def open_receiver(environ: Mapping[str, str], imported_ns: int) -> Receiver:
 
     It connects when there is something to store.
     """
-    table = open_table(environ, TABLE_PATIENCE, lambda: sandbox.started_s)
-    store = T4Store(table, open_bucket(environ, BUCKET_PATIENCE, lambda: sandbox.started_s))
+    table = open_table(environ, TABLE_RETRY, lambda: sandbox.started_s)
+    store = T4Store(table, open_bucket(environ, BUCKET_RETRY, lambda: sandbox.started_s))
     log = T4Log(lambda tag: table.flag(tag, layout.LOG_T4))
     sandbox = Sandbox(os.urandom(6).hex(), imported_ns, time.time_ns())
     return Receiver(store, log, sandbox, environ.get("CLOCK_REFERENCE", ""))

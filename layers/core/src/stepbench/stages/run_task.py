@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stepbench.stages.task_place import Table, TaskPlace
 
 LOOK_S = 1.0
-LOOK_PATIENCE = RetryLimits(attempts=1, connect_s=1, answer_s=1, whole_s=2)
+LOOK_RETRY = RetryLimits(attempts=1, connect_s=1, answer_s=1, whole_s=2)
 _SPOILED = 1
 """The exit code of a process in which the computing of a task that was given up goes on."""
 
@@ -59,7 +59,7 @@ def open_task_sandbox(environ: Mapping[str, str], imported_ns: int) -> TaskSandb
     """Open a sandbox whose handler was loaded at `imported_ns`, and import the libraries of its application, if any."""
     if application := environ.get("APPLICATION"):
         preload(application)
-    place, flags = open_task_place(environ), open_table(environ, LOOK_PATIENCE)
+    place, flags = open_task_place(environ), open_table(environ, LOOK_RETRY)
     return TaskSandbox(Sandbox(environ, imported_ns), place, flags)
 
 
@@ -79,13 +79,13 @@ def run_task(task: RunTaskInput, sandbox: TaskSandbox, began_ns: int, request_id
         RecordsUnavailableError: the trial could not be read, or the row not be stored.
     """
     invocation = sandbox.memory.begin(SystemClock(), began_ns, request_id, task.attempt)
-    lookout = Lookout(sandbox.flags, task.item)
-    lookout.start()
+    cancellation = CancellationWatcher(sandbox.flags, task.item)
+    cancellation.start()
     try:
-        row = sandbox.place.run(_run_unless_cancelled(task.item, sandbox, invocation, lookout))
+        row = sandbox.place.run(_run_unless_cancelled(task.item, sandbox, invocation, cancellation))
     finally:
-        lookout.end()
-    is_cancelled = row is None or lookout.is_cancelled
+        cancellation.end()
+    is_cancelled = row is None or cancellation.is_cancelled
     if row is not None and not is_cancelled:
         sandbox.place.rows.put_task(task.item.ref.tag, row)
     if sandbox.memory.is_spoiled:
@@ -100,10 +100,10 @@ def run_task(task: RunTaskInput, sandbox: TaskSandbox, began_ns: int, request_id
 
 
 async def _run_unless_cancelled(
-    item: TaskItem, sandbox: TaskSandbox, invocation: Invocation, lookout: Lookout
+    item: TaskItem, sandbox: TaskSandbox, invocation: Invocation, cancellation: CancellationWatcher
 ) -> TaskRow | None:
     work = asyncio.ensure_future(_run(item, sandbox, invocation))
-    lookout.tell(asyncio.get_running_loop(), work.cancel)
+    cancellation.tell(asyncio.get_running_loop(), work.cancel)
     try:
         return await work
     except asyncio.CancelledError:
@@ -133,7 +133,7 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-class Lookout:
+class CancellationWatcher:
     """
     The thread on the side of one task.
 
@@ -148,7 +148,7 @@ class Lookout:
         self._ended = threading.Event()
         self._changed = threading.Lock()
         self._cancel: Callable[[], object] = _nothing
-        self._thread = threading.Thread(target=self._watch, name="lookout", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="cancellation", daemon=True)
         self.is_cancelled = False
 
     def start(self) -> None:

@@ -188,7 +188,7 @@ def note_removed(spec: TrialSpec, opened: OpenDriver, services: Services) -> Non
     """Keep for the report that nothing is left, or log that it cannot be: a lease that stayed for it blocks others."""
     try:
         key = layout.trial_key(spec.ref, "removed.json")
-        services.runs.put_model(key, TornDown(removed=opened.driver.belongings()))
+        services.runs.put_model(key, TornDown(removed=opened.driver.resource_names()))
     except RecordsRefusedError:
         logger.exception("removed.json could not be stored", extra=spec.ref.model_dump())
 

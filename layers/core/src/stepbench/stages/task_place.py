@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Bucket = ReceiverBucket | RunStore
 
 T = TypeVar("T")
-PATIENCE = RetryLimits(attempts=4, connect_s=3, answer_s=60, whole_s=120)
+RETRY = RetryLimits(attempts=4, connect_s=3, answer_s=60, whole_s=120)
 """Also for a DAG's input of tens of megabytes."""
 _SPECS = 8
 """So many trials are remembered: a sandbox may serve several at once, of teams whose stores differ."""
@@ -112,4 +112,4 @@ class TaskPlace:
 
 def open_task_place(environ: Mapping[str, str]) -> TaskPlace:
     """Open the place of a sandbox with the environment of a Lambda function."""
-    return TaskPlace(environ, open_table(environ, PATIENCE), open_bucket(environ, PATIENCE))
+    return TaskPlace(environ, open_table(environ, RETRY), open_bucket(environ, RETRY))

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.transfer_rows import FileRead, RunTransferInput, TransferOutcome
 
-ROWS_PATIENCE = RetryLimits(attempts=5, connect_s=3, answer_s=10, whole_s=60)
-BEAT_PATIENCE = RetryLimits(attempts=1, connect_s=1, answer_s=1, whole_s=2)
+ROWS_RETRY = RetryLimits(attempts=5, connect_s=3, answer_s=10, whole_s=60)
+BEAT_RETRY = RetryLimits(attempts=1, connect_s=1, answer_s=1, whole_s=2)
 STORING_S = 30.0
 """A process that has to end at a given time keeps so much of it for its rows."""
 _GRACE_S = 1.0
@@ -140,14 +140,14 @@ class Process:
         return {"sent": len(outcomes), **counts, "planned": len(self._item.reads)}
 
     def _watcher(self) -> Watcher:
-        table = open_table(self._sandbox.environ, BEAT_PATIENCE)
+        table = open_table(self._sandbox.environ, BEAT_RETRY)
         cancel: Callable[[], None] = lambda: self._invocation.stop(CANCELLED)  # noqa: E731
         return Watcher(table, self._item.ref.tag, f"writer#{self.id}", self.progress, cancel)
 
     def _store(self, rows: TransferRows) -> None:
         key = layout.transfer_key(self._item.ref, self._item.writer, self._task.attempt)
         try:
-            bucket = open_bucket(self._sandbox.environ, ROWS_PATIENCE)
+            bucket = open_bucket(self._sandbox.environ, ROWS_RETRY)
             bucket.put_bytes(key, rows.model_dump_json().encode(), "application/json")
         except RecordsUnavailableError as error:
             raise RecordsLostError(str(error)) from error
@@ -158,7 +158,7 @@ class Process:
         with suppress(RecordsUnavailableError):
             for (source, path), error in damaged.items():
                 endpoint = self._item.endpoint if source == "s3" else ""
-                table = open_table(self._sandbox.environ, BEAT_PATIENCE)
+                table = open_table(self._sandbox.environ, BEAT_RETRY)
                 table.set_flag(layout.FILES, layout.damaged_flag(source, endpoint, path), error)
 
     def _read(self, place: int, file: FileRead) -> TransferRow:

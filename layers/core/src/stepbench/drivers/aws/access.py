@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError, SSLError
 from botocore.parsers import ResponseParserError
 
 from stepbench.drivers.access import library_fault, unavailable
-from stepbench.drivers.protocol import to_its_end
+from stepbench.drivers.protocol import uncancellable
 from stepbench.errors import StepbenchError, TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import TIMEOUT
 from stepbench.wire.addresses import parse_endpoint, resolve
@@ -110,7 +110,7 @@ class AwsAccess:
             TargetUnavailableError: anything but an answer, within the limits of `_CONTROL`.
         """
         try:
-            return await to_its_end(asyncio.to_thread(method, *args, **kwargs))
+            return await uncancellable(asyncio.to_thread(method, *args, **kwargs))
         except (BotoCoreError, ClientError, ResponseParserError) as error:
             message = f"{self._service}: {error}"
             raise (TargetUnreachableError if _is_lasting(error) else TargetUnavailableError)(message) from error

@@ -118,7 +118,7 @@ class CassandraBlobs:
         """Drop the keyspace."""
         return await self._keyspace.drop()
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `BlobStore`."""
         return (f"keyspace {self._keyspace.name}",)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.drivers.protocol import to_its_end
+from stepbench.drivers.protocol import uncancellable
 from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.frames import Consistency
 
@@ -51,7 +51,7 @@ class TrialKeyspace:
     async def make(self, connection: CqlConnection, statements: Iterable[str]) -> None:
         """Change the schema, one statement after the other; what was begun is ended, even when it is cancelled."""
         for statement in statements:
-            await to_its_end(self._access.run(connection, cql.query(statement, self._consistency)))
+            await uncancellable(self._access.run(connection, cql.query(statement, self._consistency)))
 
     async def is_agreed(self) -> bool:
         """Return whether all nodes that are up have the same schema: without it some would not know the tables."""

@@ -188,7 +188,7 @@ class CassandraOperations:
         """Drop the keyspace."""
         return await self._keyspace.drop()
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
         return (f"keyspace {self._keyspace.name}",)
 

@@ -15,7 +15,7 @@ from stepbench.contracts.tuning import RELEASED, RESTARTED_FOR, AppliedConfigura
 from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, CassandraLimits
 from stepbench.drivers.cassandra.control import node_control
 from stepbench.drivers.cassandra.keyspace import keyspace_of
-from stepbench.drivers.protocol import to_its_end
+from stepbench.drivers.protocol import uncancellable
 from stepbench.errors import TargetUnavailableError
 from stepbench.wire.cql import frames as cql
 
@@ -97,12 +97,12 @@ class CassandraTuning:
         changed = differences(wanted, values_of(before))
         away_s = 0.0
         if any(name in RESTARTED_FOR for name in changed):
-            away_s = await to_its_end(self._operator().restart(wanted.as_settings if configuration else {}))
+            away_s = await uncancellable(self._operator().restart(wanted.as_settings if configuration else {}))
         elif changed:
-            await to_its_end(self._set_live(wanted, changed))
+            await uncancellable(self._set_live(wanted, changed))
         if any(strategy != compaction for strategy in before.compaction):
             changed.append("compaction")
-            await to_its_end(self._alter(compaction))
+            await uncancellable(self._alter(compaction))
         after = await self.effective() if changed else before
         self._confirm(wanted, compaction, after)
         return AppliedConfiguration(before=before, after=after, changed=tuple(changed), away_s=away_s)

@@ -88,7 +88,7 @@ class DsqlOperations(SqlOperations):
                 return True
         return True
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
         return (f"table {self._database.table.name.as_string(None)}",)
 

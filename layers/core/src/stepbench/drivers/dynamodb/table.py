@@ -261,7 +261,7 @@ class DynamoDbStore:
         """Remove what belongs to the trial, and see it gone."""
         return await in_turn(self._table.stop_autoscaling, self._remove_in_time)
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
         return (f"table {self._table.name}",)
 

@@ -54,7 +54,7 @@ class EtcdStore:
         prefix = self._spec.tag.encode()
         return await self._cluster.remove(prefix) and await reclaim_space(self._cluster)
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
         return (f"keys {self._spec.tag}*",)
 

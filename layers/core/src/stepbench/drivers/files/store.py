@@ -52,7 +52,7 @@ class FilesDriver:
         """Leave the files where they are."""
         return True
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """Name nothing: a trial makes nothing of its own."""
         return ()
 

@@ -78,7 +78,7 @@ class PostgresqlOperations(SqlOperations):
         async with self._control() as connection:
             return await drop_schema(connection, self._schema)
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
         return (f"schema {self._schema.as_string(None)}",)
 

@@ -166,7 +166,7 @@ class PostgresqlDriver:
         async with self._cluster() as cluster:
             return await cluster.scale(scale.capacity)
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
         return (f"schema {self._schema.as_string(None)}",)
 

@@ -98,7 +98,7 @@ class RedisBlobs:
         async with self._keys() as trial_keys:
             return await trial_keys.clear()
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `BlobStore`."""
         return (f"keys {self._tag}*",)
 

@@ -138,7 +138,7 @@ class RedisOperations:
         async with self._keys() as keys:
             return await keys.clear()
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
         return (f"keys {self._spec.tag}*",)
 

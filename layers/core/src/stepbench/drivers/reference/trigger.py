@@ -227,7 +227,7 @@ class ReferenceDriver:
             await self._ask(connection, FrameKind.REMOVE)
         return True
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
         return (f"trial {self._spec.tag}",)
 

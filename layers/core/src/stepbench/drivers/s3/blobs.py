@@ -112,7 +112,7 @@ class S3Blobs:
         """Remove every version of the trial, for some 20 s a call."""
         return await self._versions.delete_all(self._clock)
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `BlobStore`."""
         return (f"objects s3://{self._bucket}/{self._prefix}*, all versions",)
 

@@ -100,7 +100,7 @@ class S3Driver:
                 raise
         return True
 
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
         place = f"s3://{self._bucket}/{self._prefix}"
         return f"notification on {place}", f"objects {place}*, all versions"

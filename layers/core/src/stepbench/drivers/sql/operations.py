@@ -110,7 +110,7 @@ class SqlOperations(ABC):
         """See `Driver`."""
 
     @abstractmethod
-    def belongings(self) -> tuple[str, ...]:
+    def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
 
     @abstractmethod

@@ -115,23 +115,23 @@ class ReceiverBucket:
 
 
 def open_table(
-    environ: Mapping[str, str], patience: RetryLimits, started_s: Callable[[], float] | None = None
+    environ: Mapping[str, str], retry: RetryLimits, started_s: Callable[[], float] | None = None
 ) -> ReceiverTable:
     """
     Open the table that the environment of a Lambda function names, as `settings.Settings` reads it.
 
-    `patience` and `started_s` go to `BlockingClient`, the latter as `begun_s`.
+    `retry` and `started_s` go to `BlockingClient`, the latter as `begun_s`.
 
     Raises:
         KeyError: it names none.
     """
     url = _endpoint("dynamodb", environ) or _aws_url("dynamodb", environ)
-    client = _client("dynamodb", url, environ, patience, started_s)
+    client = _client("dynamodb", url, environ, retry, started_s)
     return ReceiverTable(client, environ["RESULTS_TABLE"], int(environ.get("RECORDS_TTL_DAYS") or 30))
 
 
 def open_bucket(
-    environ: Mapping[str, str], patience: RetryLimits, started_s: Callable[[], float] | None = None
+    environ: Mapping[str, str], retry: RetryLimits, started_s: Callable[[], float] | None = None
 ) -> ReceiverBucket:
     """
     Open the bucket that the environment of a Lambda function names.
@@ -139,7 +139,7 @@ def open_bucket(
     See `bucket_place` for where it is.
     """
     place = bucket_place(environ["RESULTS_BUCKET"], environ)
-    return ReceiverBucket(_client("s3", place.url, environ, patience, started_s), place.bucket, place.before_key)
+    return ReceiverBucket(_client("s3", place.url, environ, retry, started_s), place.bucket, place.before_key)
 
 
 class BucketPlace(NamedTuple):
@@ -177,11 +177,11 @@ def region_of(environ: Mapping[str, str]) -> str:
 
 
 def _client(
-    service: str, url: str, environ: Mapping[str, str], patience: RetryLimits, started_s: Callable[[], float] | None
+    service: str, url: str, environ: Mapping[str, str], retry: RetryLimits, started_s: Callable[[], float] | None
 ) -> BlockingClient:
     credentials, authorities = credentials_of(environ), environ.get("AWS_CA_BUNDLE")
     place = service, region_of(environ), url
-    return BlockingClient(*place, credentials, patience, begun_s=started_s, authorities=authorities)
+    return BlockingClient(*place, credentials, retry, begun_s=started_s, authorities=authorities)
 
 
 def _aws_url(service: str, environ: Mapping[str, str], before_host: str = "") -> str:

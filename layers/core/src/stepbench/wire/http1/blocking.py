@@ -72,7 +72,7 @@ class BlockingClient:
         region: likewise.
         url: `http://` or `https://` and a host; a path is ignored.
         credentials: to sign with; they do not change as long as the process lives.
-        patience: how long to try.
+        retry: how long to try.
         begun_s: the `time.monotonic` from which `whole_s` counts, for all requests since then together; None: each
             request has the whole of it.
         authorities: PEM file of the authorities to trust; None: the system's.
@@ -85,7 +85,7 @@ class BlockingClient:
         region: str,
         url: str,
         credentials: Credentials,
-        patience: RetryLimits,
+        retry: RetryLimits,
         *,
         begun_s: Callable[[], float] | None = None,
         authorities: str | None = None,
@@ -100,7 +100,7 @@ class BlockingClient:
         self._authority = parts.netloc if parts.port else self._host
         self._signer = Signer(service, region, self._authority)
         self._credentials = credentials
-        self._patience = patience
+        self._retry = retry
         self._begun_s = begun_s
         self._authorities = authorities
         self._sleep = sleep
@@ -112,9 +112,9 @@ class BlockingClient:
         Raises:
             RequestFailedError: it has not, and has been tried as often and as long as it may.
         """
-        until_s = self._patience.whole_s + (time.monotonic() if self._begun_s is None else self._begun_s())
+        until_s = self._retry.whole_s + (time.monotonic() if self._begun_s is None else self._begun_s())
         problem, attempt, pause_s = "no time is left", 0, 0.0
-        while attempt < self._patience.attempts and time.monotonic() + pause_s < until_s:
+        while attempt < self._retry.attempts and time.monotonic() + pause_s < until_s:
             if pause_s:
                 self._sleep(pause_s)
             pause_s = random.random() * 2**attempt  # noqa: S311 -- no secret
@@ -151,7 +151,7 @@ class BlockingClient:
         if self._socket is None:
             self._socket = self._connect(until_s)
         connection = self._socket
-        until_s = min(until_s, time.monotonic() + self._patience.answer_s)
+        until_s = min(until_s, time.monotonic() + self._retry.answer_s)
         connection.settimeout(_left_s(until_s))
         connection.sendall(data)
         received, answer, whole_bytes = bytearray(), None, 0
@@ -181,7 +181,7 @@ class BlockingClient:
 
     def _connect(self, until_s: float) -> socket.socket:
         def limit_s() -> float:
-            return min(self._patience.connect_s, _left_s(until_s))
+            return min(self._retry.connect_s, _left_s(until_s))
 
         connection = dial(self._host, self._port, limit_s)
         if not self._tls:

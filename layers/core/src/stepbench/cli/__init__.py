@@ -1,5 +1,0 @@
-"""The command line: a module for each family of commands, and `parser` over them. Data to stdout, words to stderr."""
-
-from stepbench.cli.parser import main
-
-__all__ = ["main"]

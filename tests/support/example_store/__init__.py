@@ -1,0 +1,16 @@
+"""
+A small store and its room: what a new store's room looks like (`docs/drivers.md` walks through it).
+
+The server keeps keys and values in memory and speaks lines. A room of the product stands in `drivers/`, its target
+model in `contracts/target.py`; these stand here, since nothing of the product imports `testing`.
+"""
+
+from __future__ import annotations
+
+from stepbench.drivers.protocol import StoreRoom, deferred
+
+ROOM = StoreRoom(
+    lease=lambda _spec, _settings: "",
+    trigger=deferred("tests.support.example_store.driver:ExampleDriver"),
+    operations=deferred("tests.support.example_store.driver:ExampleDriver"),
+)

@@ -1,0 +1,115 @@
+"""What `make rehearse` refuses before it has asked AWS to make anything."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from tests.unit.tools.rehearsal.samples import rehearsal
+
+from stepbench_tools.rehearsal import __main__ as command
+from stepbench_tools.rehearsal.account import Account, find_account
+from stepbench_tools.rehearsal.rehearse import write
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the user's own account, and have an endpoint where nobody listens."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("name", ["", "9stack", "Stack", "stack_1", "s" * 25, "stack\n"])
+def test_a_name_that_a_bucket_cannot_have_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Buckets and roles begin with the stack's name, which CloudFormation would lower and cut."""
+    assert command.main(["--stack", name]) == command.BAD_INPUT
+    assert "STACK: is no name for a rehearsal's stack" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("budget", ["nan", "inf", "0", "-1", "five"])
+def test_a_budget_that_bounds_nothing_is_refused(budget: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is above `nan`."""
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["--budget", budget])
+    assert "--budget" in capsys.readouterr().err
+
+
+def test_a_rehearsal_on_an_emulator_has_no_bill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be compared with somebody's real one."""
+    write(tmp_path, rehearsal(emulator="MiniStack"), "123456789012")
+    assert command.main(["--costs", str(tmp_path)]) == command.BAD_INPUT
+    assert "was made on MiniStack, which bills nobody" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--costs", "--delete"])
+def test_another_account_s_rehearsal_is_refused(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the same region a colleague's stack may have the name that would be deleted, or billed."""
+    found = rehearsal(artefacts=_account("111111111111", "eu-central-1").artefacts("rehearsed"))
+    write(tmp_path, found, "111111111111")
+    monkeypatch.setattr(command, "find_account", lambda _: _account("222222222222", "eu-central-1"))
+    assert command.main([option, str(tmp_path)]) == command.BAD_INPUT
+    assert "was made in eu-central-1, and these credentials are of another account" in capsys.readouterr().err
+
+
+def test_nobody_to_ask_is_no_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of CI has to say YES=1."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    with pytest.raises(Exception, match=r"YES: is not given, and nobody can be asked"):
+        command._agreed()
+
+
+@pytest.mark.usefixtures("nobody")
+def test_without_a_region_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The region is part of what is announced."""
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    with pytest.raises(Exception, match="AWS_DEFAULT_REGION: names no region"):
+        find_account("")
+
+
+@pytest.mark.usefixtures("nobody")
+def test_a_profile_that_sends_calls_elsewhere_is_no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What an emulator does must never be taken for AWS's doing, wherever its address stands."""
+    config = tmp_path / "config"
+    config.write_text("[default]\nregion = eu-central-1\nendpoint_url = http://127.0.0.1:9\n")
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    with pytest.raises(Exception, match=r"endpoint_url: is no address of AWS"):
+        find_account("")
+
+
+def test_the_accounts_number_is_in_no_file(tmp_path: Path) -> None:
+    """The files are to be sent to others, and AWS's errors cite it."""
+    found = rehearsal(ended="arn:aws:iam::123456789012:user/me is not authorized")
+    write(tmp_path, found, "123456789012")
+    texts = [path.read_text() for path in tmp_path.iterdir()]
+    assert len(texts) == 2
+    assert all("123456789012" not in text and "arn:aws:iam::000000000000:user/me" in text for text in texts)
+
+
+def test_the_bucket_for_artefacts_has_a_name_of_its_own_in_each_account_and_region() -> None:
+    """Names of buckets are everybody's."""
+    names = {_account(number, region).artefacts("s" * 24) for number in "12" for region in ("a", "b")}
+    assert len(names) == 4
+    assert max(map(len, names)) <= 63
+
+
+def _account(number: str, region: str) -> Account:
+    return Account(number, region, "", None, None, {})  # type: ignore[arg-type]  # no session is needed for a name
+
+
+def test_what_a_runtime_has_no_libraries_for_is_left_out() -> None:
+    """With Python 3.11 the template refuses applications, which are its default."""
+    assert command.runtime_parameters("python3.11") == {"PythonRuntime": "python3.11", "Applications": "off"}
+    assert command.runtime_parameters("python3.13") == {"PythonRuntime": "python3.13"}

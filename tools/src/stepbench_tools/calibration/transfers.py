@@ -1,0 +1,165 @@
+"""
+The program of `transfer` against what the reference bucket did: times, stalls, and what the analysis finds. Pure.
+
+**Truth** of a transfer's time is what the bucket has on record: from when its kernel had the request until it handed
+the last piece over. **Measured** is `transfer_ns` of the program's row. An error is measured minus truth, transfer by
+transfer.
+
+**Stalls** are compared transfer by transfer. The machine itself can stand still, and the bucket with it: what it has
+on record as half a stall or more, without its being planted, may be found, and need not be.
+
+**Findings** are those of `analysis.transfers`, over rows that are dated by their simulated moments. Each is set beside
+the same figure from the bucket's own times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stepbench.analysis.transfers.findings import find_transfers
+from stepbench.analysis.transfers.reads import Reads
+from stepbench.analysis.transfers.stalls import LEAST_NS, find_stalls
+from stepbench.records.formats.transfer_columns import OK, TransferColumns
+from stepbench_tools.calibration.instrument import Calibration, Count, Level, QuantileError
+from stepbench_tools.calibration.reference_bucket.jitter import hour_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from stepbench.contracts.transfer_result import TransferPair
+    from stepbench.contracts.transfer_rows import TransferRow
+    from stepbench_tools.calibration.reference_bucket.jitter import Jitter, TrueTransfer
+
+P50_LIMIT_MS = 1.0
+P99_LIMIT_MS, P99_LIMIT_SHARE = 25.0, 0.05
+"""Where other work competes for the processors, a process that has bytes to read waits for some turns of theirs."""
+LEVEL_LIMIT = 0.02
+"""Of shares and of ratios of rates."""
+_QUANTILES = {"p50": 0.5, "p99": 0.99, "largest": 1.0}
+_NS_PER_MS = 1_000_000
+
+
+class _Both(NamedTuple):
+    """Transfers that both know, by number: columns and truth in the same order, and the stalls that were found."""
+
+    columns: TransferColumns
+    truth: Sequence[TrueTransfer]
+    stalls_ns: Mapping[int, int]
+
+
+def calibrate_transfers(
+    name: str, jitter: Jitter, truth: Sequence[TrueTransfer], rows: Sequence[TransferRow]
+) -> Calibration:
+    """
+    Return how the program and its analysis did in one run.
+
+    Args:
+        name: the run's.
+        jitter: what was planted.
+        truth: what the bucket did, a request each.
+        rows: what the program stored.
+    """
+    columns = _dated(rows)
+    both, strangers = _match(columns, truth)
+    stalled = [each for each in both.truth if each.fate.stall_s]
+    seen = sum(both.stalls_ns.get(each.number, 0) >= each.stood_ns - P99_LIMIT_MS * _NS_PER_MS for each in stalled)
+    (pair,) = find_transfers(columns).pairs or (None,)
+    return Calibration(
+        name=name,
+        n=len(both.truth),
+        errors=tuple(_errors(both)),
+        counts=tuple(_counts(jitter, both, pair)),
+        levels=tuple(_levels(jitter, both, pair)),
+        stalled=len(stalled),
+        stalled_seen=seen,
+        out_ms=None,
+        back_ms=None,
+        strangers=strangers,
+    )
+
+
+def _dated(rows: Sequence[TransferRow]) -> TransferColumns:
+    """Return rows as if each transfer had been made at its simulated moment, for which it was due."""
+    columns = TransferColumns.of(rows)
+    return replace(columns, began_at_ns=columns.due_at_ns)
+
+
+def _match(columns: TransferColumns, truth: Sequence[TrueTransfer]) -> tuple[_Both, int]:
+    """Return what both know of, and how many requests and rows only one of them does, or knows twice."""
+    true = {each.number: each for each in truth}
+    numbers, first = np.unique(columns.number, return_index=True)
+    known = columns.take(first[np.isin(numbers, list(true))])
+    matched = [true[number] for number in known.number.tolist()]
+    measured = Reads(known).measured
+    stalls, lengths = find_stalls(measured), dict[int, int]()
+    for number, length_ns in zip(
+        measured.columns.number[stalls.reads].tolist(), stalls.length_ns.tolist(), strict=True
+    ):
+        lengths[number] = max(length_ns, lengths.get(number, 0))
+    return _Both(known, matched, lengths), columns.size + len(truth) - 2 * len(matched)
+
+
+def _errors(both: _Both) -> Iterator[QuantileError]:
+    """Yield the transfers that have the quantiles of errors, by their size whichever way they go."""
+    chosen = np.nonzero(both.columns.outcome == OK)[0].tolist()
+    pairs = [(int(both.columns.transfer_ns[place]), both.truth[place].duration_ns) for place in chosen]
+    pairs.sort(key=lambda pair: abs(pair[0] - pair[1]))
+    for metric, q in _QUANTILES.items():
+        if not pairs:
+            return
+        measured_ms, truth_ms = (time_ns / _NS_PER_MS for time_ns in pairs[int(q * (len(pairs) - 1))])
+        limits_ms = {"p50": P50_LIMIT_MS, "p99": max(P99_LIMIT_MS, P99_LIMIT_SHARE * truth_ms)}
+        yield QuantileError(
+            metric=f"{metric} error",
+            truth_ms=truth_ms,
+            measured_ms=measured_ms,
+            error_ms=measured_ms - truth_ms,
+            limit_ms=limits_ms.get(metric),
+        )
+
+
+def _counts(jitter: Jitter, both: _Both, pair: TransferPair | None) -> Iterator[Count]:
+    columns, truth = both.columns, both.truth
+    whole = (columns.outcome == OK) & (columns.digest_ok == 1)
+    sent = np.array([each.sent_bytes for each in truth], np.int64)
+    yield Count.of("whole", sent == columns.file_bytes, whole)
+    yield Count.of("bytes", sent, columns.received_bytes)
+    planted = {each.number for each in truth if each.fate.stall_s}
+    excused = {each.number for each in truth if each.stood_ns >= LEAST_NS / 2} - planted
+    yield _same("stalls", planted, both.stalls_ns.keys() - excused)
+    hours = {level.at for level in pair.hours.levels if level.differs} if pair and pair.hours.found else set[int]()
+    yield _same("slow hours", set() if jitter.slow_hour is None else {jitter.slow_hour}, hours)
+    modes = 0 if pair is None or pair.modes.p_value is None else len(pair.modes.modes) if pair.modes.found else 1
+    for metric, planned, found in (
+        ("modes", 2 if jitter.slow_share else 1, modes),
+        ("weekdays", 0, int(pair is not None and pair.weekdays.found)),
+        ("changes", 0, len(pair.changes) if pair else 0),
+    ):
+        yield Count(metric=metric, truth=planned, measured=found, differing=abs(found - planned))
+
+
+def _levels(jitter: Jitter, both: _Both, pair: TransferPair | None) -> Iterator[Level]:
+    if not both.truth:
+        return
+    rates = 1e9 / np.array([each.duration_ns for each in both.truth], np.float64)
+    hours = np.array([hour_of(each.number) for each in both.truth], np.int64)
+    if jitter.slow_share:
+        usual = np.array([not each.fate.stall_s for each in both.truth], np.bool_) & (hours != jitter.slow_hour)
+        slow = np.array([each.fate.slow for each in both.truth], np.bool_)
+        modes = pair.modes.modes if pair and len(pair.modes.modes) == 2 else None  # noqa: PLR2004 -- slow and fast
+        share, ratio = (modes[0].share, modes[0].mib_per_s / modes[1].mib_per_s) if modes else (None, None)
+        true_ratio = np.median(rates[usual & slow]) / np.median(rates[usual & ~slow])
+        yield Level(metric="share of slow ones", truth=slow[usual].mean(), measured=share, limit=LEVEL_LIMIT)
+        yield Level(metric="slow over fast", truth=true_ratio, measured=ratio, limit=LEVEL_LIMIT)
+    if jitter.slow_hour is not None:
+        logs = np.log(rates / np.median(rates))
+        level = pair.hours.levels[jitter.slow_hour].relative if pair else None
+        truth = float(np.exp(logs[hours == jitter.slow_hour].mean()))
+        yield Level(metric=f"rate at {jitter.slow_hour} h", truth=truth, measured=level, limit=LEVEL_LIMIT)
+
+
+def _same(metric: str, truth: set[int], measured: set[int]) -> Count:
+    return Count(metric=metric, truth=len(truth), measured=len(measured), differing=len(truth ^ measured))

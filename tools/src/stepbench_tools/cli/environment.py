@@ -1,0 +1,190 @@
+"""Commands about this machine, and what runs on it: `stores`, `up`, `down`, `sweep`, `load-host`, `invoke`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from stepbench_tools.cli.command import (
+    BAD_INPUT,
+    CASSANDRA,
+    ETCD_MEMBERS,
+    FAILED,
+    NOT_DONE,
+    OK,
+    Command,
+    OneOf,
+    argument,
+    at_least_one,
+    out,
+)
+from stepbench_tools.cli.inputs import clone_paths
+from stepbench_tools.cli.streams import messages, write
+
+
+def stores(_options: argparse.Namespace) -> int:
+    """List the stores."""
+    from stepbench_tools.local.store_list import store_list
+
+    for row in store_list():
+        write(f"{row.store:<11} {row.trigger:<45} {row.here}")
+    return OK
+
+
+def up(options: argparse.Namespace) -> int:
+    """Start the environment, and list its servers."""
+    from stepbench_tools.local.environment import EMULATOR, ON_DEMAND, EnvironmentOptions
+    from stepbench_tools.local.interrupts import interruptible
+    from stepbench_tools.local.logs import following_logs
+    from stepbench_tools.local.session import start_environment
+    from stepbench_tools.local.stack import API_URL, local_stack
+
+    paths, notify = clone_paths(), messages(options)
+    with interruptible(), following_logs(paths.logs, notify) if options.verbose else nullcontext():
+        servers = EnvironmentOptions(options.etcd_members, frozenset(ON_DEMAND if options.cassandra else ()))
+        state, dashboard = start_environment(paths, notify, servers)
+    for server in state.servers:
+        write(f"{server.name:<16} {server.endpoint:<34} {server.version}")
+    for name, reason in state.skipped.items():
+        write(f"{name:<16} skipped: {reason}")
+    if (emulator := state.server(EMULATOR)) is not None:
+        write(f"{'api':<16} {local_stack(state.stack, emulator.endpoint).outputs[API_URL]}")
+    write(f"{'dashboard':<16} {dashboard}")
+    return OK
+
+
+def down(options: argparse.Namespace) -> int:
+    """End the environment; runs that nobody has fetched are named, fetched, or keep it from ending."""
+    from stepbench_tools.local.fetching import require_writable
+    from stepbench_tools.local.session import stop_environment
+
+    if options.fetch:
+        require_writable(options.out)
+    out = options.out if options.fetch else None
+    ended = stop_environment(clone_paths(), messages(options), out=out, keep=options.keep)
+    messages(options)(f"ended {_counted(ended)}" if ended else "nothing was running")
+    return OK
+
+
+def invoke(options: argparse.Namespace) -> int:
+    """Invoke functions with their sample events, and say which answered."""
+    from stepbench_tools.local.interrupts import interruptible
+    from stepbench_tools.local.invoking import chosen_steps, event_maker, invoke_steps, new_run_id, read_event
+    from stepbench_tools.local.sam_local import sam_local
+    from stepbench_tools.local.session import local_session
+
+    paths, notify = clone_paths(), messages(options)
+    steps, run_id = chosen_steps(options.functions), new_run_id(options.functions)
+    own = read_event(options.event, options.functions) if options.event else None
+    answers = []
+    with interruptible(), local_session(paths, notify) as session:
+        docker = options.docker or options.restricted
+        with sam_local(paths, session, restricted=options.restricted) if docker else nullcontext() as call:
+            for answer in invoke_steps(steps, session.stack, event_maker(paths.root, run_id, own), call):
+                write(str(answer))
+                if options.functions and answer.asked and not answer.error:
+                    write(json.dumps(answer.value, indent=1))
+                answers.append(answer)
+    asked = [answer for answer in answers if answer.asked]
+    failed = sum(bool(answer.error) for answer in asked)
+    notify(f"{len(asked) - failed} of {len(asked)} answered without an error")
+    if options.functions and len(asked) < len(answers):
+        return BAD_INPUT
+    return FAILED if failed else OK
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """Free what runs that are over hold."""
+    from stepbench_tools.local.stack import remote_stack
+    from stepbench_tools.local.sweeping import running_stack, sweep
+
+    stack = remote_stack(options.stack) if options.stack else running_stack(clone_paths())
+    if stack is None:
+        write("nothing is held: no environment runs here (--stack names a deployed one)")
+        return OK
+    swept = sweep(stack)
+    write("\n".join(swept.lines) or "nothing is held")
+    return OK if swept.all_free else NOT_DONE
+
+
+def _counted(processes: Sequence[str]) -> str:
+    """Count `etcd (pid 7)`, `python (pid 8)`, ... by program."""
+    programs = Counter(process.partition(" (")[0] for process in processes)
+    return ", ".join(f"{number} {program}" if number > 1 else program for program, number in sorted(programs.items()))
+
+
+def load_host(options: argparse.Namespace) -> int:
+    """Be a load host of a deployed stack."""
+    from stepbench.load_host.__main__ import main
+    from stepbench_tools.local.load_host import program_arguments
+    from stepbench_tools.local.stack import remote_stack
+
+    arguments = program_arguments(remote_stack(options.stack))
+    main([*arguments, "--at-once", str(options.at_once), "--machine", options.machine])
+    return OK
+
+
+COMMANDS = (
+    Command("stores", stores, "list the stores, and what stands for each on this machine"),
+    Command("up", up, "start emulator and stores, deploy, and leave everything running", (ETCD_MEMBERS, CASSANDRA)),
+    Command(
+        "down",
+        down,
+        "end what `up` has started; of runs that nobody has fetched it says how many are gone with it",
+        (
+            OneOf(
+                (
+                    argument("--fetch", action="store_true", help="fetch them first"),
+                    argument("--keep", action="store_true", help="end nothing if there are any (exit code 4)"),
+                )
+            ),
+            out("where --fetch puts them"),
+        ),
+    ),
+    Command(
+        "sweep",
+        sweep,
+        "remove what runs that are over have left in stores, and free their targets; also while others go on",
+        (argument("--stack", metavar="NAME", help="of this CloudFormation stack, with your AWS credentials"),),
+    ),
+    Command(
+        "load-host",
+        load_host,
+        "run the writers of plans with load_from=host here, for a deployed stack, until Ctrl-C",
+        (
+            argument("--stack", metavar="NAME", required=True, help="CloudFormation's; deployed with LoadHost=own"),
+            argument(
+                "--at-once", type=at_least_one, default=64, metavar="N", help="writers, each a process (default: 64)"
+            ),
+            argument("--machine", default="own host", metavar="NAME", help="what reports call it (default: own host)"),
+        ),
+    ),
+    Command(
+        "invoke",
+        invoke,
+        "invoke functions with their sample events (events/) and say which answered; of those named, what",
+        (
+            argument(
+                "functions",
+                metavar="FUNCTION",
+                nargs="*",
+                help="RunWriter, or ReceiveEvents.dynamodb for another source; in this order, for the run sample-run, "
+                "whose plan ValidatePlan stores (default: all, in the order of a run, for a run of their own)",
+            ),
+            argument(
+                "--event",
+                metavar="FILE",
+                help="of one FUNCTION: send this JSON object as it is, in place of its sample; - for stdin",
+            ),
+            argument("--docker", action="store_true", help="by `sam local invoke`, one container each"),
+            argument(
+                "--restricted",
+                action="store_true",
+                help="the same, with an unprivileged user and a read-only root, as on Lambda",
+            ),
+        ),
+    ),
+)

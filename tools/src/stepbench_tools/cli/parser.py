@@ -1,0 +1,186 @@
+"""All commands together: arguments in, one command run, its failure in one line, an exit code out."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import stepbench
+from stepbench.errors import PlanError, RunFailedError, StepbenchError
+from stepbench_tools.cli import (
+    completion,
+    dashboard,
+    datasets,
+    environment,
+    plans,
+    prices,
+    regressions,
+    reports,
+    run_list,
+    running,
+    tuning,
+    validating,
+)
+from stepbench_tools.cli.command import BAD_INPUT, CRASHED, EXIT_CODES, FAILED, INTERRUPTED, NOT_DONE, OneOf, argument
+from stepbench_tools.cli.streams import write_errors
+from stepbench_tools.local.streams import dropping_messages, keeping_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepbench_tools.cli.command import Argument, Command
+
+COMMANDS: tuple[Command, ...] = (
+    *running.COMMANDS,
+    *validating.COMMANDS,
+    *plans.COMMANDS,
+    *reports.COMMANDS,
+    *regressions.COMMANDS,
+    *tuning.COMMANDS,
+    *run_list.COMMANDS,
+    *datasets.COMMANDS,
+    *prices.COMMANDS,
+    *environment.COMMANDS,
+    *dashboard.COMMANDS,
+    *completion.COMMANDS,
+)
+"""All commands, as `--help` lists them."""
+
+VOLUME = OneOf(
+    (
+        argument("-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="only results and errors"),
+        argument(
+            "-v",
+            "--verbose",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="also what local servers and tools write, and tracebacks",
+        ),
+    )
+)
+"""Before a command as well as after it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """
+    Run one command and return its exit code. A failure is one line, and a traceback where the mistake is ours.
+
+    Raises:
+        SystemExit: help and version were asked for, or the arguments are wrong.
+    """
+    with dropping_messages():
+        with keeping_data() as data:
+            code = _run_command(build_parser().parse_args(arguments))
+        if data.error is not None:
+            write_errors(f"stdout: {data.error}")
+            return code or NOT_DONE
+        return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="stepbench",
+        description="Latency of the data stores behind serverless applications, measured with an error bar.",
+        epilog=f"Exit codes: {EXIT_CODES}.",
+    )
+    parser.add_argument("--version", action="version", version=f"stepbench {stepbench.__version__}")
+    _add_argument_group(parser, VOLUME)
+    parser.set_defaults(quiet=False, verbose=False, parser=parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        _add_command(commands, command)
+    return parser
+
+
+def _add_command(commands: Any, command: Command) -> None:  # noqa: ANN401 -- argparse's own type is private
+    description = f"{command.text[0].upper()}{command.text[1:]}."
+    parser = commands.add_parser(command.name, help=command.text, description=description, epilog=command.epilog)
+    parser.set_defaults(command=command.run)
+    for entry in (*command.arguments, VOLUME):
+        if isinstance(entry, OneOf):
+            _add_argument_group(parser, entry)
+        else:
+            _add_argument(parser, entry)
+    if command.commands:
+        inner = parser.add_subparsers(title="commands", metavar="COMMAND")
+        for below in command.commands:
+            _add_command(inner, below)
+
+
+def _add_argument_group(parser: argparse.ArgumentParser, one_of: OneOf) -> None:
+    group = parser.add_mutually_exclusive_group()
+    for entry in one_of.arguments:
+        _add_argument(group, entry)
+
+
+def _add_argument(parser: Any, entry: Argument) -> None:  # noqa: ANN401 -- a parser, or a group of argparse's
+    parser.add_argument(*entry.names, **entry.options)
+
+
+def _run_command(options: argparse.Namespace) -> int:
+    try:
+        with _traceback_if(wanted=options.verbose):
+            code: int = options.command(options)
+    except PlanError as error:
+        write_errors(*(str(problem) for problem in error.problems))
+        return BAD_INPUT
+    except StepbenchError as error:
+        write_errors(str(error))
+        return FAILED if isinstance(error, RunFailedError) else NOT_DONE
+    except KeyboardInterrupt:
+        write_errors("interrupted")
+        return INTERRUPTED
+    except ModuleNotFoundError as error:
+        write_errors(f"{error}; install stepbench[analysis,local,report,stores], as `make setup` does")
+    except (OSError, subprocess.SubprocessError) as error:
+        write_errors(str(error))
+    except _aws_errors() as error:
+        write_errors(f"AWS: {_describe(error)}")
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it gets a code of its own
+        return _report_crash(error, traced=options.verbose)
+    else:
+        return code
+    return NOT_DONE
+
+
+@contextmanager
+def _traceback_if(*, wanted: bool) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        if wanted:
+            traceback.print_exc()
+        raise
+
+
+def _aws_errors() -> tuple[type[Exception], ...]:
+    """Return what AWS's library raises; it is loaded here, where something has been raised."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    return BotoCoreError, ClientError
+
+
+def _report_crash(error: Exception, *, traced: bool) -> int:
+    if _is_of_botocore(error):
+        write_errors(f"AWS, or what stands for it, answers what its library cannot read: {error!r}")
+        return NOT_DONE
+    if not traced:
+        traceback.print_exc()
+    write_errors(f"this is a mistake of Stepbench's own; please report it with the lines above ({error!r})")
+    return CRASHED
+
+
+def _is_of_botocore(error: Exception) -> bool:
+    """Tell whether AWS's library broke, as it does at a redirect to itself, or at an answer of another shape."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(str(frame.f_globals.get("__name__")).startswith("botocore.") for frame in frames)
+
+
+def _describe(error: Exception) -> str:
+    if type(error).__name__ == "NoRegionError":
+        return "no region is set; set AWS_DEFAULT_REGION, or a region in your profile"
+    return str(error)

@@ -1,0 +1,136 @@
+"""The command `prices`: the table of list prices by which costs are computed, and its refresh from AWS's price list."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepbench.digits import counted
+from stepbench.errors import PlanError, Problem
+from stepbench_tools.cli.command import NOT_DONE, OK, Command, argument
+from stepbench_tools.cli.streams import messages, write, write_errors
+
+if TYPE_CHECKING:
+    import argparse
+
+    from stepbench.costs.price_table import PriceTable
+    from stepbench_tools.prices.price_list import ListedPrice
+
+API_REGION = "us-east-1"
+"""The price list of all regions is served in few of them."""
+
+
+def prices(options: argparse.Namespace) -> int:
+    """Print the region's prices; with --refresh after asking AWS for all of them."""
+    from stepbench.costs.price_table import price_table
+
+    if not options.refresh:
+        write(_text(price_table(), options.region))
+        return OK
+    table, answered, problems = _refreshed(options)
+    path = options.file or Path(str(files("stepbench.costs") / "prices.json"))
+    if answered:
+        path.write_text(table.to_json(), "utf-8")
+        messages(options)(f"{counted(answered, 'price')} of {options.region} written to {path}")
+        write(_text(table, options.region))
+    else:
+        messages(options)(f"nothing is written: AWS has answered no price of {options.region}")
+    write_errors(*problems)
+    return NOT_DONE if problems else OK
+
+
+def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]:
+    """Return the table with what AWS has answered, how many prices that are, and what is wrong with others."""
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from stepbench.costs.price_table import DEFAULT_REGION, price_table
+    from stepbench.wire.http1.boto import bounded_client
+    from stepbench_tools.prices.catalogue import FILTERS, find_filter
+    from stepbench_tools.prices.price_list import PriceListError, refresh
+
+    table = price_table()
+    unknown = [key for key in options.add if find_filter(key) is None]
+    if unknown:
+        remedy = "Name an instance as ec2:TYPE, aurora:CLASS or elasticache:TYPE, such as ec2:m7g.large."
+        raise PlanError([Problem("--add", key, "is nothing that has a price here", remedy) for key in unknown])
+    instances = [key for key in table.regions[DEFAULT_REGION] if ":" in key]
+    client = bounded_client(boto3.client("pricing", region_name=API_REGION))
+    found: dict[str, ListedPrice] = {}
+    problems: list[str] = []
+    for key in dict.fromkeys((*FILTERS, *instances, *options.add)):
+        try:
+            found[key] = listed_price(client, key, options.region)
+        except PriceListError as error:
+            problems.append(str(error))
+        except (BotoCoreError, ClientError) as error:
+            problems.append(f"{key}: AWS's price list does not answer: {error}")
+            break
+    updated, refused = refresh(table, options.region, found, datetime.now(UTC).date().isoformat())
+    return updated, len(found) - len(refused), [*problems, *refused]
+
+
+def listed_price(client: Any, key: str, region: str) -> ListedPrice:  # noqa: ANN401 -- boto3 clients have no type
+    """
+    Ask AWS's price list for one price.
+
+    Raises:
+        PriceListError: the filter selects no product, or several.
+        botocore.exceptions.BotoCoreError, ClientError: AWS does not answer, or not so.
+    """
+    from stepbench_tools.prices.catalogue import find_filter
+    from stepbench_tools.prices.price_list import PriceListError, asked_for, select
+
+    found = find_filter(key)
+    if found is None:
+        message = f"{key}: there is no filter for it"
+        raise PriceListError(message)
+    pages = client.get_paginator("get_products").paginate(
+        ServiceCode=found.service, Filters=asked_for(found, region), FormatVersion="aws_v1"
+    )
+    return select(key, found, region, (document for page in pages for document in page["PriceList"]))
+
+
+def _text(table: PriceTable, region: str) -> str:
+    """Return a line for each price, with what it is of where the table has none of the region."""
+    from stepbench.costs.price_table import DEFAULT_REGION, unit_price
+
+    keys = sorted(table.regions[DEFAULT_REGION] | table.regions.get(region, {}))
+    width = max(map(len, keys))
+    lines = []
+    for key in keys:
+        own = table.regions.get(region, {}).get(key)
+        row = own or table.regions[DEFAULT_REGION][key]
+        doubt = "" if row.confirmed else ", not confirmed"
+        place = "" if own else f"{DEFAULT_REGION}'s price; "
+        lines.append(
+            f"{key:<{width}}  {unit_price(row.usd):<13} a {row.unit:<16} {row.date}  {place}{row.source}{doubt}"
+        )
+    return "\n".join(lines)
+
+
+COMMANDS = (
+    Command(
+        "prices",
+        prices,
+        "print the list prices by which costs are computed, or ask AWS's price list for them anew",
+        (
+            argument("--region", default="us-east-1", help="of the prices (default: us-east-1)"),
+            argument(
+                "--refresh",
+                action="store_true",
+                help="ask AWS (pricing:GetProducts, with your credentials), and write the table of this clone",
+            ),
+            argument(
+                "--add",
+                action="append",
+                default=[],
+                metavar="KEY",
+                help="an instance type more, such as ec2:m7g.large, aurora:db.r7g.large, elasticache:cache.m7g.large",
+            ),
+            argument("--file", type=Path, help="write the refreshed table there instead"),
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Generators of documents: the API description, the cost guide, the drawings of the machines."""

@@ -1,0 +1,214 @@
+"""`stepbench run`: plans in, runs and their reports out, here and on a deployed stack."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from stepbench.clock import SystemClock
+from stepbench.contracts.result import SkippedTrials
+from stepbench.load.machine_speed import LOOK_S, look_at_cores
+from stepbench.planning import expand, expanded, refuse_on_emulator
+from stepbench.planning.wall_time import AWS, LOCAL, Overheads, overdue_s
+from stepbench.records.storage import layout
+from stepbench.report.headline import describe_status
+from stepbench_tools.local.display import progress_display
+from stepbench_tools.local.ended import ServerWatch
+from stepbench_tools.local.environment import EnvironmentOptions
+from stepbench_tools.local.executions import Executions, RunSpec, new_run_id
+from stepbench_tools.local.fetching import REPORT, SUMMARY, NotFetchedError
+from stepbench_tools.local.floors.measuring import DURATION_S, measure_floors
+from stepbench_tools.local.headline import headline
+from stepbench_tools.local.load_host import load_host
+from stepbench_tools.local.logs import following_logs
+from stepbench_tools.local.results import sentences
+from stepbench_tools.local.running import RunOutcome, Terminal, execute
+from stepbench_tools.local.session import LocalSession, local_session
+from stepbench_tools.local.stack import Stack, remote_stack
+from stepbench_tools.local.store_list import runnable_part, skipped_trials, stores_on_demand
+from stepbench_tools.local.streams import message_console
+from stepbench_tools.local.utilisation import Publisher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from stepbench.contracts.plan import Plan
+    from stepbench_tools.local.paths import Paths
+
+AS_IT_IS: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+"""Options of `Console.print` for text of ours and of servers, which has no markup."""
+
+
+class Ending(IntEnum):
+    """How runs ended, a worse one above a better: whole, with a threshold missed, or failed, stopped or not whole."""
+
+    WHOLE = 0
+    THRESHOLD_MISSED = 1
+    NOT_WHOLE = 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    The options of a run.
+
+    json: print summaries on stdout. strict: a threshold that is not decided counts as missed. floors: measure them
+    first (here only). quiet: nothing on stderr but what went wrong. verbose: what local servers and tools write.
+    open_page: is given each report. etcd_members: as in `EnvironmentOptions` (here only).
+    """
+
+    out: Path
+    json: bool = False
+    strict: bool = False
+    floors: bool = True
+    quiet: bool = False
+    verbose: bool = False
+    open_page: Callable[[Path], None] | None = None
+    etcd_members: int | None = None
+
+
+@dataclass(frozen=True)
+class Runner:
+    """The runner runs one plan after the other and prints how each went: results to `output`, else to `console`."""
+
+    stack: Stack
+    options: Options
+    overheads: Overheads
+    console: Console
+    output: Console
+    session: LocalSession | None = None
+    paths: Paths | None = None
+
+    def run_all(self, plans: Sequence[Plan]) -> Ending:
+        """
+        Return the worst that became of a plan; after one that was stopped, no other is started.
+
+        Raises:
+            RunAbandonedError: a run has left something moving, or not torn down, or its emulator has ended.
+            NotFetchedError: results could not be fetched.
+        """
+        worst = Ending.WHOLE
+        for plan in plans:
+            outcome, ending = self.run_one(plan)
+            worst = max(worst, ending)
+            if outcome is not None and outcome.stopped:
+                break
+        return worst
+
+    def run_one(self, plan: Plan) -> tuple[RunOutcome | None, Ending]:
+        """Return what came of it (None where nothing of it runs here), and how it ended. Raises as `run_all`."""
+        started_at = datetime.now(UTC)
+        run_id = new_run_id(plan.name, started_at)
+        skipped = self.session.skipped if self.session else {}
+        runnable = runnable_part(plan, skipped)
+        for trial in skipped_trials(plan, skipped):
+            self.warn(f"{trial.name} is skipped: {trial.reason}")
+        if runnable is None:
+            self.warn(f"nothing of {plan.name} can run here")
+            return None, Ending.NOT_WHOLE
+        self._prepare(plan, runnable, run_id, skipped)
+        run = RunSpec(run_id, expand(runnable, run_id), datetime.now(UTC))
+        document = runnable.model_dump(mode="json", exclude_none=True)
+        self.notify(f"run {run_id}")
+        with progress_display(self.console, self.overheads) as show, self._utilisation(runnable), self._load(runnable):
+            executions, clock = Executions(self.stack, run), SystemClock()
+            servers = ServerWatch(self.session.servers, clock, self.session.needed) if self.session else None
+            limit_s = overdue_s([spec.plan for spec in run.specs], self.overheads) if self.session else None
+            terminal = Terminal(self.notify, show)
+            outcome = execute(executions, document, self.options.out, terminal, clock, servers=servers, limit_s=limit_s)
+        if self.session is not None and not isinstance(outcome.error, NotFetchedError):
+            self.session.note_fetched(run_id)
+        try:
+            self._print_outcome(outcome)
+        finally:  # whatever becomes of the words, the environment has to hear of it
+            if outcome.error:
+                raise outcome.error
+        if not outcome.succeeded or runnable != plan:
+            return outcome, Ending.NOT_WHOLE
+        return outcome, Ending.WHOLE if outcome.passed(strict=self.options.strict) else Ending.THRESHOLD_MISSED
+
+    def _utilisation(self, plan: Plan) -> AbstractContextManager[None]:
+        """Publish how busy the servers are while a plan searches for a rate, where the stack reads it; here only."""
+        if self.session is None or all(trial.find_rate is None for trial in plan.trials):
+            return nullcontext()
+        return Publisher(self.session.pids, self.stack.aws("cloudwatch"))
+
+    def _load(self, plan: Plan) -> AbstractContextManager[object]:
+        """Run the load host of a plan that takes its load from one; of a deployed stack, it is there already."""
+        if self.paths is None or all(trial.plan.load_from == "lambda" for trial in expanded(plan)):
+            return nullcontext()
+        return load_host(self.stack, self.paths)
+
+    def _prepare(self, plan: Plan, runnable: Plan, run_id: str, skipped: Mapping[str, str]) -> None:
+        """Store beside the run what its report needs to know of this machine."""
+        if self.session is None:
+            return
+        missing = tuple(skipped_trials(plan, skipped))
+        if missing:
+            self.stack.runs.put_model(layout.run_key(run_id, "skipped.json"), SkippedTrials(trials=missing))
+        if self.options.floors:
+            takes_s = DURATION_S + 2 * LOOK_S
+            self.notify(f"measuring this machine's bare triggers, about {takes_s:.0f} s (--no-floors leaves it out)")
+            self.stack.runs.put_model(layout.machine_key(run_id), look_at_cores())
+            floors = measure_floors(self.stack, runnable, run_id, self.session.etcd, SystemClock())
+            self.stack.runs.put_json(layout.run_key(run_id, "floors.json"), floors)
+
+    def _print_outcome(self, outcome: RunOutcome) -> None:
+        if outcome.summary is None:
+            if outcome.error and not outcome.cause:
+                return
+            self.warn(f"no report: {outcome.cause or 'the run was stopped before there was anything to report'}")
+            return
+        if self.options.quiet and not outcome.passed(strict=self.options.strict):
+            self.warn(f"{outcome.run_id}: {describe_status(outcome.summary)}")
+        self.console.print(headline(outcome.summary, self.console.width))
+        for sentence in sentences(outcome.summary):
+            self.notify(f"  {sentence}".rstrip())
+        report = outcome.folder / REPORT
+        if self.options.json:
+            self.output.print(json.dumps(json.loads((outcome.folder / SUMMARY).read_bytes())), **AS_IT_IS)
+        elif report.exists():
+            self.output.print(str(report), **AS_IT_IS)
+        if self.options.open_page and report.exists():
+            self.options.open_page(report)
+
+    def warn(self, text: str) -> None:
+        """Print what went wrong, however quiet the command is to be."""
+        console = message_console() if self.options.quiet else self.console
+        console.print(text, **AS_IT_IS)
+
+    def notify(self, text: str) -> None:
+        """Print a sentence for people."""
+        self.console.print(text, **AS_IT_IS)
+
+
+def run_here(paths: Paths, plans: Sequence[Plan], options: Options, console: Console, output: Console) -> Ending:
+    """
+    Run on this machine, and return the worst that became of a plan.
+
+    Raises:
+        PlanError: a plan wants what no emulator plays.
+    """
+    for plan in plans:
+        refuse_on_emulator(plan, "the local emulator")
+    notify = partial(console.print, **AS_IT_IS)
+    logs = following_logs(paths.logs, notify) if options.verbose else nullcontext()
+    with (
+        logs,
+        local_session(paths, notify, EnvironmentOptions(options.etcd_members, stores_on_demand(plans))) as session,
+    ):
+        return Runner(session.stack, options, LOCAL, console, output, session, paths).run_all(plans)
+
+
+def run_there(stack: str, plans: Sequence[Plan], options: Options, console: Console, output: Console) -> Ending:
+    """Run on a deployed stack, and return the worst that became of a plan."""
+    return Runner(remote_stack(stack), options, AWS, console, output).run_all(plans)

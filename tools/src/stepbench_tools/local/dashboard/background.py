@@ -1,0 +1,102 @@
+"""The dashboard that `stepbench up` leaves running: a server of the environment, which ends with it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from stepbench.contracts.base import Contract
+from stepbench_tools.local.dashboard.proxy import Server
+from stepbench_tools.local.dashboard.upstream import Upstream
+from stepbench_tools.local.processes import ProcessId, free_port, identify, spawn, wait_for_start
+from stepbench_tools.local.stack import local_stack
+from stepbench_tools.local.state import read_state
+
+if TYPE_CHECKING:
+    from stepbench_tools.local.paths import Paths
+    from stepbench_tools.local.state import EnvironmentState
+
+_START_S = 30
+_EMULATOR = "emulator"
+
+
+class Running(Contract):
+    """Where it is; the file is for its user alone, since the address holds the token."""
+
+    address: str
+    process: ProcessId
+
+
+def start_dashboard(paths: Paths) -> str:
+    """
+    Return the address of the environment's dashboard, which is started unless it runs.
+
+    Raises:
+        LocalEnvironmentError: it does not start.
+    """
+    running = _find(paths.data)
+    if running is not None and running.process.find():
+        return running.address
+    log = paths.logs / "dashboard.log"
+    pid = spawn([sys.executable, "-m", __name__, str(paths.home), str(paths.data)], log=log)
+
+    def serves() -> bool:
+        found = _find(paths.data)
+        return found is not None and found.process.pid == pid
+
+    wait_for_start("the dashboard has started", serves, timeout_s=_START_S, pid=pid, log=log)
+    found = _find(paths.data)
+    return found.address if found else ""
+
+
+def open_environment(home: Path) -> tuple[Upstream, EnvironmentState]:
+    """Return the API of the stack that runs in a home."""
+    state = read_state(home)
+    emulator = state.server(_EMULATOR)
+    return Upstream(local_stack(state.stack, emulator.endpoint if emulator else "")), state
+
+
+def emulator_runs(state: EnvironmentState) -> bool:
+    """Tell whether there is still something to show."""
+    emulator = state.server(_EMULATOR)
+    return emulator is not None and emulator.runs()
+
+
+def main(arguments: list[str]) -> None:
+    """Serve the environment whose home and folder of data are the arguments, until it is gone."""
+    home, data = map(Path, arguments)
+    upstream, state = open_environment(home)
+    process = identify(os.getpid())
+    with Server(free_port(), upstream.send) as server:
+        if process is None:
+            return
+        _write(data, Running(address=server.gate.address, process=process))
+        server.serve_while(lambda: emulator_runs(state))
+
+
+def _file(data: Path) -> Path:
+    return data / "dashboard.json"
+
+
+def _find(data: Path) -> Running | None:
+    try:
+        return Running.model_validate_json(_file(data).read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def _write(data: Path, running: Running) -> None:
+    """Replace the file at once; nobody else may read it."""
+    data.mkdir(parents=True, exist_ok=True)
+    draft = data / f"dashboard.{os.getpid()}"
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(running.model_dump_json())
+    draft.replace(_file(data))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

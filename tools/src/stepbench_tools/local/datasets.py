@@ -1,0 +1,153 @@
+"""Datasets of transfers below a folder of runs: the same keys as in the results bucket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.contracts.runs import DEFAULT_TEAM
+from stepbench.contracts.served import Served
+from stepbench.digits import size
+from stepbench.errors import PlanError, Problem
+from stepbench.records.formats.transfer_lines import read_lines
+from stepbench.records.storage import layout
+from stepbench.records.storage.dataset_keys import dataset_names
+from stepbench.records.storage.stored_transfers import first_attempts
+from stepbench.records.storage.transfer_datasets import dataset_files, read_span
+from stepbench.report.dataset_page import view_dataset
+from stepbench_tools.local.fetching import write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from stepbench.contracts.transfer import PublishedTransfer
+    from stepbench.contracts.transfer_rows import TransferRow
+    from stepbench.records.storage.dataset_keys import Span
+    from stepbench.report.transfers import TransferView
+
+
+MOST_BYTES = 256 * 2**20
+"""Of a file that is imported: its rows take more memory by far."""
+
+
+class FolderObjects:
+    """A folder holds files by key, as a bucket does."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put_bytes(self, key: str, body: bytes) -> None:
+        """Store a file whole, or not at all. Raises OSError: the disk does not take it."""
+        write_file(self._folder, key, body)
+
+    def get_bytes(self, key: str) -> bytes:
+        """Return a file's content."""
+        return (self._folder / key).read_bytes()
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Yield all keys under a prefix that is a folder, in order."""
+        found = (path for path in (self._folder / prefix).rglob("*") if path.is_file())
+        yield from sorted(path.relative_to(self._folder).as_posix() for path in found)
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Yield the names of the folders right below a prefix that is one, and that hold a file, in order."""
+        parts = (key.removeprefix(prefix).partition("/") for key in self.keys(prefix))
+        yield from dict.fromkeys(name for name, slash, _ in parts if slash)
+
+
+def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
+    """
+    Add a file's rows to a dataset, all of them or none, and return them.
+
+    Raises:
+        PlanError: the file is not there, is no text, or has lines that are no rows (bad input).
+        OSError: the disk does not take them.
+    """
+    rows = _counted(read_lines(_read_text(path), path.name))
+    _put_all(dataset_files(name, DEFAULT_TEAM, rows, _stand_ins_beside(path)), out)
+    return rows
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) <= MOST_BYTES:
+            return content.decode("utf-8-sig")
+        found, remedy = f"is larger than {size(MOST_BYTES)}", "Import it in parts."
+    except OSError as error:
+        found, remedy = f"cannot be read: {error.strerror}", "Name a file of NDJSON."
+    except ValueError as error:
+        found, remedy = f"is no text: {error}", "Name a file of NDJSON in UTF-8, unpacked."
+    raise PlanError([Problem("FILE", f'"{path}"', found, remedy)])
+
+
+def _stand_ins_beside(path: Path) -> dict[str, str]:
+    """Return what stood in for AWS, as the trial has noted it beside its rows; nothing where there is no note."""
+    try:
+        return Served.model_validate_json((path.parent / "provider.json").read_bytes()).stand_ins
+    except (OSError, ValueError):
+        return {}
+
+
+def _counted(rows: tuple[TransferRow, ...]) -> tuple[TransferRow, ...]:
+    """Return the rows that a trial counts, of each trial: a process that was run again counts once."""
+    of_trial: dict[tuple[str, int], list[TransferRow]] = {}
+    for row in rows:
+        of_trial.setdefault((row.run_id, row.trial), []).append(row)
+    return tuple(row for each in of_trial.values() for row in first_attempts(tuple(each))[0])
+
+
+def _put_all(files: Mapping[str, bytes], out: Path) -> None:
+    """Store all files or none: before one that the disk does not take, all is put back as it was."""
+    objects = FolderObjects(out)
+    before: dict[str, bytes | None] = {}
+    try:
+        for key, content in files.items():
+            before[key] = objects.get_bytes(key) if (out / key).is_file() else None
+            objects.put_bytes(key, content)
+    except OSError:
+        for key, earlier in before.items():
+            if earlier is None:
+                (out / key).unlink(missing_ok=True)
+            elif (out / key).read_bytes() != earlier:
+                objects.put_bytes(key, earlier)
+        raise
+
+
+def require_dataset(name: str, out: Path) -> None:
+    """
+    Raise PlanError where a folder has no dataset of a name; the error names those that there are.
+
+    Raises:
+        PlanError: as said.
+    """
+    objects = FolderObjects(out)
+    if next(objects.keys(layout.dataset_prefix(name)), None) is None:
+        there = ", ".join(dataset_names(objects)) or "none"
+        message = f"is no dataset below {out}; there are: {there}"
+        remedy = "Name one of them, import a file with `stepbench import`, or run a plan with `dataset`."
+        raise PlanError([Problem("--dataset", f'"{name}"', message, remedy)])
+
+
+class DatasetReport(NamedTuple):
+    """A dataset's transfers over a span: what they show, and the whole of it for its templates."""
+
+    view: TransferView
+    span: str
+
+
+def analyse_dataset(name: str, out: Path, span: Span, published: tuple[PublishedTransfer, ...] = ()) -> DatasetReport:
+    """
+    Read a dataset over a span of days, and analyse it; `published` numbers are set beside its own.
+
+    Raises:
+        PlanError: there is no such dataset, or it has no rows in the span (bad input).
+        CorruptRecordsError: one of its files is none, or what was measured differs within the span.
+    """
+    require_dataset(name, out)
+    table = read_span(name, FolderObjects(out), span)
+    if not table.num_rows:
+        remedy = f"Name another span; `stepbench report --dataset {name}` shows all days."
+        raise PlanError([Problem("--from, --to", span.words, f'has no rows of dataset "{name}"', remedy)])
+    return DatasetReport(view_dataset(name, table, published), span.words)

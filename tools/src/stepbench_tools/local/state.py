@@ -1,0 +1,161 @@
+"""
+What is running in an environment, in a file between `up`, `run` and `down`, and the one run that occupies it.
+
+Two runs at once would measure each other, and the first to end would take the servers from under the second. The lock
+is the kernel's, so it ends with its process however that ends; the note in the locked file stays then, and tells the
+next command that a run was killed, which may still be going on inside the emulator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from pydantic import Field, ValidationError
+
+from stepbench.contracts.base import Contract
+from stepbench.errors import LocalEnvironmentError
+from stepbench_tools.local.processes import ProcessId, describe_process, identify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STATE, OCCUPIED = "state.json", "occupied"
+_WARM, _COLD = "warm", "cold"
+
+
+class Server(Contract):
+    """A server of the environment; `endpoint` is what the stack's parameter takes, `log` the file of its output."""
+
+    name: str
+    version: str
+    endpoint: str
+    processes: tuple[ProcessId, ...]
+    log: str = ""
+
+    def runs(self) -> bool:
+        """Tell whether all of its processes are still there."""
+        return all(process.find() for process in self.processes)
+
+
+class EnvironmentState(Contract):
+    """
+    The state of one environment.
+
+    `complete` is set last: without it, `up` was interrupted. `skipped` says for each store that could not start, why.
+    """
+
+    servers: tuple[Server, ...] = ()
+    skipped: dict[str, str] = Field(default_factory=dict)
+    stack: str = ""
+    complete: bool = False
+
+    def server(self, name: str) -> Server | None:
+        """Return the server of that name, if it was started."""
+        return next((server for server in self.servers if server.name == name), None)
+
+    def members(self, name: str) -> tuple[Server, ...]:
+        """Return a store's servers: the one of that name, or those of a cluster, which are numbered (`etcd-1`)."""
+        return tuple(each for each in self.servers if re.fullmatch(rf"{name}(-\d+)?", each.name))
+
+    def runs(self) -> bool:
+        """Tell whether the environment is complete and everything of it is still there."""
+        return self.complete and all(server.runs() for server in self.servers)
+
+
+def running_server(name: str, version: str, endpoint: str, pids: tuple[int, ...]) -> Server:
+    """Return the state of a server that was just started; a process that has ended since is left out."""
+    found = [identify(pid) for pid in pids]
+    log = next(filter(None, map(output_of, pids)), "")
+    return Server(name=name, version=version, endpoint=endpoint, processes=tuple(filter(None, found)), log=log)
+
+
+def output_of(pid: int) -> str:
+    """
+    Return the file that a process appends its output to; "" if it is gone, belongs to another user, or has none.
+
+    A file that was removed since is named all the same.
+    """
+    try:
+        flags = next(
+            line for line in Path(f"/proc/{pid}/fdinfo/1").read_text().splitlines() if line.startswith("flags:")
+        )
+        name = str(Path(f"/proc/{pid}/fd/1").readlink())
+    except (OSError, StopIteration):
+        return ""
+    return name.removesuffix(" (deleted)") if int(flags.split()[1], 8) & os.O_APPEND and name.startswith("/") else ""
+
+
+def read_state(home: Path) -> EnvironmentState:
+    """Return the state as last written; an empty one where there is none, or none that can be read."""
+    try:
+        return EnvironmentState.model_validate_json((home / STATE).read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return EnvironmentState()
+
+
+def write_state(home: Path, state: EnvironmentState) -> None:
+    """Replace the file at once, so that a reader never sees half of it."""
+    home.mkdir(parents=True, exist_ok=True)
+    draft = home / f"{STATE}.{os.getpid()}"
+    draft.write_text(state.model_dump_json(indent=1))
+    draft.replace(home / STATE)
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """
+    The environment is occupied by this process.
+
+    Attributes:
+        killed: whether the last run ended without a clean-up.
+        was_warm: whether it had found the environment up, so that `up` had been asked for before.
+    """
+
+    killed: bool
+    was_warm: bool
+    _note: TextIO
+
+    def begin(self, *, warm: bool) -> None:
+        """Note that a run starts: from here to `end`, a process that vanishes leaves a trace."""
+        self._write(f"{os.getpid()} {_WARM if warm else _COLD}")
+
+    def end(self) -> None:
+        """Clear the note: all is in order again."""
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        self._note.seek(0)
+        self._note.truncate()
+        self._note.write(text)
+        self._note.flush()
+
+
+@contextlib.contextmanager
+def occupied(home: Path) -> Iterator[Occupancy]:
+    """
+    Keep every other run, `up` and `down` out of a home.
+
+    Raises:
+        LocalEnvironmentError: somebody else is in it; with the command and the pid of a run.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / OCCUPIED).open("a+") as note:
+        note.seek(0)
+        try:
+            fcntl.flock(note, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = note.read().partition(" ")[0]
+            who = describe_process(pid) if pid else "another stepbench"
+            message = (
+                f"{who} is using the environment in {home}; wait for it, stop it with Ctrl-C (or `kill`), "
+                "or set STEPBENCH_HOME to a folder of your own"
+            )
+            raise LocalEnvironmentError(message) from error
+        left = note.read()
+        yield Occupancy(killed=bool(left), was_warm=left.endswith(_WARM), _note=note)

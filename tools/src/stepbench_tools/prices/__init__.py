@@ -1,0 +1,1 @@
+"""The price list: asked of AWS, and turned into the table that estimates and costs read."""

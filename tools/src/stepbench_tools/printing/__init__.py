@@ -1,0 +1,1 @@
+"""A run in Markdown and JUnit, and runs side by side."""
