@@ -45,9 +45,9 @@ from stepbench.api.callers import Caller
 from stepbench.contracts.run_tasks import AwaitTurnInput, ConcludeRunInput, SweepTargetsInput, ValidatePlanInput
 from stepbench.contracts.runs import QueueEntry, RunRequest
 from stepbench.records.storage.run_register import RunRegister
+from stepbench.services import LONG_CALLS, connect
 from stepbench.stages.await_turn import await_turn
 from stepbench.stages.conclude_run import conclude_run
-from stepbench.stages.services import LONG_CALLS, connect
 from stepbench.stages.sweep_targets import sweep_targets
 from stepbench.stages.validate_plan import validate_plan
 from stepbench_tools.local.emulator.server import start_emulator
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stepbench.records.storage.run_queue import First
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 PREFIX = "queueing"
 STAGES: dict[str, Any] = {

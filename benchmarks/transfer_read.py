@@ -10,11 +10,11 @@ import json
 import os
 import sys
 
-from stepbench.contracts.transfer_rows import FileRead
+from stepbench.contracts.transfer.rows import FileRead
+from stepbench.experiments.transfer.program.bucket import BucketAccess, BucketRead
+from stepbench.experiments.transfer.program.progress import Progress
+from stepbench.experiments.transfer.program.surroundings import peak_memory_bytes
 from stepbench.records.storage.receiver_paths import bucket_place, credentials_of
-from stepbench.transfer.bucket import BucketAccess, BucketRead
-from stepbench.transfer.progress import Progress
-from stepbench.transfer.surroundings import peak_memory_bytes
 
 
 def main(url: str, bucket: str, path: str, authority: str, file_bytes: str) -> None:

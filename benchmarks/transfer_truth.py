@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from tests.samples.planted_transfers import NOTHING, START_NS, Noise, Simulation, Truth
 
-from stepbench.analysis.transfers.findings import find_transfers
+from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.records.formats.transfer_columns import TransferColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.transfer_result import TransferCell, TransferFindings, TransferPair
+    from stepbench.contracts.transfer.result import TransferCell, TransferFindings, TransferPair
 
 PAIRS = ((0, 0), (0, 1), (1, 0), (1, 1))
 STALLS = 0.01

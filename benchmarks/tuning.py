@@ -29,7 +29,7 @@ from benchmarks.result import Case, Figure, Goal, Measure, figures_of
 
 from stepbench.contracts.tuned import Expected, StoreWorkload, TunedModel
 from stepbench.errors import LocalEnvironmentError
-from stepbench.report.dataflow.words import format_configuration
+from stepbench.experiments.dataflow.report.words import format_configuration
 from stepbench.tuning.decision import Analyser, Moment
 from stepbench.tuning.throughput import left_out
 from stepbench_tools.local.paths import find_paths

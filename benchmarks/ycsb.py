@@ -32,7 +32,7 @@ from benchmarks import building, command, rounds
 from benchmarks.result import Case, Measure
 
 from stepbench.clock import AnchoredClock
-from stepbench.drivers.registry import build_driver
+from stepbench.experiments.registry import build_driver
 from stepbench_tools.local.stores.certificates import make_certificates
 from stepbench_tools.local.stores.postgresql import start_postgresql_with_tls
 from stepbench_tools.local.stores.postgresql_server import discard_postgresql

@@ -2,7 +2,7 @@
 
 from stepbench.contracts.tasks import AwaitTargetInput
 from stepbench.observability import observed
+from stepbench.services import stage_handler
 from stepbench.stages.await_target import await_target
-from stepbench.stages.services import stage_handler
 
 handler = observed(stage_handler(await_target, AwaitTargetInput))

@@ -3,7 +3,7 @@
 import stepbench.compiled  # noqa: F401 -- first: it says for which machine the layers were built
 from stepbench.contracts.custom_resource import BootstrapDsqlInput
 from stepbench.observability import observed
+from stepbench.services import stage_handler
 from stepbench.stages.bootstrap_dsql import bootstrap_dsql
-from stepbench.stages.services import stage_handler
 
 handler = observed(stage_handler(bootstrap_dsql, BootstrapDsqlInput))

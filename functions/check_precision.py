@@ -2,7 +2,7 @@
 
 from stepbench.contracts.tasks import CheckPrecisionInput
 from stepbench.observability import observed
+from stepbench.services import stage_handler
 from stepbench.stages.check_precision import check_precision
-from stepbench.stages.services import stage_handler
 
 handler = observed(stage_handler(check_precision, CheckPrecisionInput))

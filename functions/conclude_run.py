@@ -2,7 +2,7 @@
 
 from stepbench.contracts.run_tasks import ConcludeRunInput
 from stepbench.observability import observed
+from stepbench.services import stage_handler
 from stepbench.stages.conclude_run import conclude_run
-from stepbench.stages.services import stage_handler
 
 handler = observed(stage_handler(conclude_run, ConcludeRunInput))

@@ -11,7 +11,7 @@ IMPORTED_NS = time_ns()
 import os
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.dataflow_rows import EndDataflowInput
+from stepbench.contracts.dataflow.rows import EndDataflowInput
 from stepbench.stages.end_dataflow import end_dataflow, open_end_sandbox
 
 if TYPE_CHECKING:

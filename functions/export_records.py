@@ -2,7 +2,7 @@
 
 from stepbench.contracts.tasks import ExportRecordsInput
 from stepbench.observability import observed
+from stepbench.services import stage_handler
 from stepbench.stages.export_records import export_records
-from stepbench.stages.services import stage_handler
 
 handler = observed(stage_handler(export_records, ExportRecordsInput))

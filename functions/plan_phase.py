@@ -2,7 +2,7 @@
 
 from stepbench.contracts.tasks import PlanPhaseInput
 from stepbench.observability import observed
+from stepbench.services import stage_handler
 from stepbench.stages.plan_phase import plan_phase
-from stepbench.stages.services import stage_handler
 
 handler = observed(stage_handler(plan_phase, PlanPhaseInput))

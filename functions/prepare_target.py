@@ -2,7 +2,7 @@
 
 from stepbench.contracts.tasks import PrepareTargetInput
 from stepbench.observability import observed
+from stepbench.services import stage_handler
 from stepbench.stages.prepare_target import prepare_target
-from stepbench.stages.services import stage_handler
 
 handler = observed(stage_handler(prepare_target, PrepareTargetInput))

@@ -2,7 +2,7 @@
 
 from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.observability import observed
+from stepbench.services import stage_handler
 from stepbench.stages.render_report import render_report
-from stepbench.stages.services import stage_handler
 
 handler = observed(stage_handler(render_report, RenderReportInput))

@@ -15,7 +15,7 @@ IMPORTED_NS = time_ns()
 import os
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.dataflow_rows import RunTaskInput
+from stepbench.contracts.dataflow.rows import RunTaskInput
 from stepbench.stages.run_task import open_task_sandbox, run_task
 
 if TYPE_CHECKING:

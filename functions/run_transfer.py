@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.transfer_rows import RunTransferInput
+from stepbench.contracts.transfer.rows import RunTransferInput
+from stepbench.experiments.transfer.program.process import Sandbox
 from stepbench.stages.run_transfer import run_transfer
-from stepbench.transfer.process import Sandbox
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

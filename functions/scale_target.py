@@ -2,7 +2,7 @@
 
 from stepbench.contracts.tasks import ScaleTargetInput
 from stepbench.observability import observed
+from stepbench.services import stage_handler
 from stepbench.stages.scale_target import scale_target
-from stepbench.stages.services import stage_handler
 
 handler = observed(stage_handler(scale_target, ScaleTargetInput))

@@ -3,7 +3,7 @@
 import stepbench.compiled  # noqa: F401 -- first: it says for which machine the layers were built
 from stepbench.contracts.run_tasks import ValidatePlanInput
 from stepbench.observability import observed
-from stepbench.stages.services import stage_handler
+from stepbench.services import stage_handler
 from stepbench.stages.validate_plan import validate_plan
 
 handler = observed(stage_handler(validate_plan, ValidatePlanInput))

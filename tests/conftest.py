@@ -13,8 +13,8 @@ import hypothesis
 import pytest
 from tests.samples.services import RESULTS_TABLE, RUNS_TABLE
 
+from stepbench.services import Services, connect
 from stepbench.settings import Settings
-from stepbench.stages.services import Services, connect
 from stepbench_tools.local.emulator.server import emulator_name, start_emulator
 from stepbench_tools.local.paths import Paths
 from stepbench_tools.local.processes import LocalStore, terminate

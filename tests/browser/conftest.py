@@ -15,7 +15,7 @@ from tests.samples.experiments import experiment_run
 from tests.samples.operations import operation_results, over_trials
 from tests.samples.results import sample_manifest, sample_results, sample_summary
 
-from stepbench.report.page import render_page
+from stepbench.experiments.report.page import render_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from tests.samples.results import (
 from tests.samples.transfer_findings import transfer_trial
 from tests.samples.transfers import month
 
-from stepbench.report.page import render_page
+from stepbench.experiments.report.page import render_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from tests.samples.estimates import present
 from tests.samples.experiments import experiment_run
 from tests.samples.results import checked_pair, checked_summary, sample_manifest
 
-from stepbench.report.page import render_page
+from stepbench.experiments.report.page import render_page
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from tests.samples.operations import LADDER, operation_results, over_trials, pla
 from tests.samples.results import changed, numbered, replication, sample_manifest, sample_summary
 
 from stepbench.contracts.measures import Estimate
+from stepbench.experiments.report.page import render_page
 from stepbench.planning import find_plan, parse_plan
 from stepbench.planning.expansion import expand
-from stepbench.report.page import render_page
 
 if TYPE_CHECKING:
     from pathlib import Path

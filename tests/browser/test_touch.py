@@ -12,7 +12,7 @@ from tests.samples.experiments import experiment_run
 from tests.samples.operations import operation_results, over_trials
 from tests.samples.results import checked_pair, checked_summary, sample_manifest, sample_summary
 
-from stepbench.report.page import render_page
+from stepbench.experiments.report.page import render_page
 
 if TYPE_CHECKING:
     from pathlib import Path

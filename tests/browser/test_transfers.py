@@ -10,9 +10,9 @@ from tests.samples.results import sample_manifest, sample_summary
 from tests.samples.transfer_findings import STAND_INS, transfer_trial, transfers_of
 from tests.samples.transfers import month
 
-from stepbench.report.dataset_page import render_dataset
-from stepbench.report.page import render_page
-from stepbench.report.transfers import transfer_view
+from stepbench.experiments.report.dataset_page import render_dataset
+from stepbench.experiments.report.page import render_page
+from stepbench.experiments.transfer.report.view import transfer_view
 
 if TYPE_CHECKING:
     from pathlib import Path

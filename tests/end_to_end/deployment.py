@@ -294,7 +294,11 @@ def sandboxes(deployment: Deployment, function: str) -> list[psutil.Process]:
 
 def tasks(deployment: Deployment) -> list[psutil.Process]:
     """Return the processes of this deployment's emulator that are tasks of transfers."""
-    return [each for each in _descendants(deployment) if "stepbench.transfer" in _read(each, "cmdline", [])]
+    return [
+        each
+        for each in _descendants(deployment)
+        if "stepbench.experiments.transfer.program" in _read(each, "cmdline", [])
+    ]
 
 
 def _descendants(deployment: Deployment) -> list[psutil.Process]:

@@ -16,7 +16,7 @@ from tests.end_to_end.deployment import Deployment, Finished, finish, run_tag_of
 from tests.integration.drivers.cassandra.conftest import ask
 from tests.samples.dags import SMALL, dataflow_trial, stage
 
-from stepbench.contracts.dataflow import MAX_INLINE_TASKS, Dag
+from stepbench.contracts.dataflow.dag import MAX_INLINE_TASKS, Dag
 from stepbench.contracts.identity import EventId
 from stepbench.drivers.cassandra.keyspace import keyspace_of
 from stepbench.workload.topology import all_objects, object_key

@@ -12,10 +12,10 @@ import pytest
 from tests.end_to_end.deployment import ROOT, TASKS, Deployment, Finished, finish, tasks, wait_for
 from tests.support.fault_proxy import Cut, FaultProxy, Limit, Rule, fault_proxy, http1
 
-from stepbench.contracts.transfer import FILES_SEED
-from stepbench.contracts.transfer_rows import TransferRow
-from stepbench.transfer.digest import MIB
-from stepbench.transfer.files import file_path
+from stepbench.contracts.transfer.plan import FILES_SEED
+from stepbench.contracts.transfer.rows import TransferRow
+from stepbench.experiments.transfer.program.digest import MIB
+from stepbench.experiments.transfer.program.files import file_path
 from stepbench_tools.local.paths import Paths
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.nightly("faults")]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, Finished, finish, tasks, wait_for
 
-from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.records.storage import layout
 from stepbench_tools.local.dashboard.upstream import Upstream
 

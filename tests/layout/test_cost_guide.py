@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from tests.samples.templates import ROOT, load_template
 
-from stepbench.costs import budgeted, estimate
 from stepbench.digits import dollars
+from stepbench.experiments.estimates import budgeted, estimate
 from stepbench.planning import expanded, parse_plan
 from stepbench.planning.presets import find_plan, list_plans
 from stepbench_tools.documents.cost_guide import OPTIONS, TYPES, tables, updated

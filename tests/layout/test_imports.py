@@ -36,17 +36,18 @@ FLOORS = (
     "wire",
     "records/formats",
     "records/storage",
-    "transfer",
     "drivers",
     "tuning",
-    "dataflow",
     "load",
     "records/join",
     "costs",
     "analysis",
+    "report",
+    "experiments/operations",
+    "experiments/transfer",
+    "experiments/dataflow",
     "planning",
     "progress",
-    "report",
     "dashboard",
     "loading",
     "stages",
@@ -118,7 +119,7 @@ def _floor(module: str) -> str | None:
 def test_every_module_stands_on_a_floor() -> None:
     """A new room takes its place in the order before it is imported anywhere."""
     without = {module for module, _ in _modules() if _floor(module) is None}
-    assert without == {"__init__", "records/__init__", "tools/__init__"}
+    assert without == {"__init__", "records/__init__", "experiments/__init__", "tools/__init__"}
 
 
 def test_the_map_shows_the_floors() -> None:
@@ -200,8 +201,8 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PROGRAMS = (
     PACKAGE / "load_host/__main__.py",
-    PACKAGE / "transfer/__main__.py",
-    *sorted((PACKAGE / "dataflow/applications").rglob("*.py")),
+    PACKAGE / "experiments/transfer/program/__main__.py",
+    *sorted((PACKAGE / "experiments/dataflow/tasks/applications").rglob("*.py")),
 )
 """
 What a load host and a Fargate task start, which have their code from the layers of functions, and where tasks of DAGs

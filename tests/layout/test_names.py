@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from tests.statemachines.conftest import MACHINES, load_machine
 
-from stepbench.contracts import custom_resource, dataflow_rows, run_tasks, tasks, transfer_rows
+from stepbench.contracts import custom_resource, run_tasks, tasks
+from stepbench.contracts.dataflow import rows as dataflow_rows
+from stepbench.contracts.transfer import rows as transfer_rows
 from stepbench.records.formats.deliveries import parse_delivery
 
 ROOT = Path(__file__).parents[2]

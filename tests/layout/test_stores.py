@@ -18,7 +18,7 @@ from tests.support.contracts.trigger import TriggerContract
 from tests.support.contracts.watch import WatchContract
 
 from stepbench.contracts.target import StoreTarget, target_models
-from stepbench.contracts.transfer import FilesTarget
+from stepbench.contracts.transfer.plan import FilesTarget
 from stepbench.drivers import registry
 from stepbench.drivers.protocol import StoreRoom
 from stepbench_tools.local.store_list import is_started_here, store_list

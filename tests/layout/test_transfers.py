@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tests.samples.templates import ROOT, Json, load_template, statements
 from tests.statemachines.conftest import load_machine
 
-from stepbench.costs.transfer import FARGATE_GB, FARGATE_VCPU, LAMBDA_GB
+from stepbench.experiments.transfer.offering import FARGATE_GB, FARGATE_VCPU, LAMBDA_GB
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.samples.records import REF
 
-from stepbench.contracts.dataflow_rows import BlobRow, DagEnd, TaskRow
+from stepbench.contracts.dataflow.rows import BlobRow, DagEnd, TaskRow
 from stepbench.contracts.identity import EventId
 
 MS = 1_000_000

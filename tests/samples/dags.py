@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepbench.contracts.dataflow import Dag
+from stepbench.contracts.dataflow.dag import Dag
 
 
 def stage(name: str, *inputs: tuple[str, str], tasks: int = 1, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 -- a stage's fields

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.samples.results import accounting, numbered, sample_summary, sample_window, trial_summary
 
-from stepbench.contracts.dataflow import Dag, DagInput, Input, Stage
-from stepbench.contracts.dataflow_drawn import DataflowBin, DrawnDataflow, Gantt, GanttRow, GanttSpan, TuningMark
-from stepbench.contracts.dataflow_mix import ExpectedMix
-from stepbench.contracts.dataflow_published import DagReplication
-from stepbench.contracts.dataflow_result import (
+from stepbench.contracts.dataflow.chart_data import DataflowBin, DrawnDataflow, Gantt, GanttRow, GanttSpan, TuningMark
+from stepbench.contracts.dataflow.dag import Dag, DagInput, Input, Stage
+from stepbench.contracts.dataflow.mix import ExpectedMix
+from stepbench.contracts.dataflow.published import DagReplication
+from stepbench.contracts.dataflow.result import (
     CriticalTask,
     DagWindow,
     DataflowCost,
@@ -37,7 +37,7 @@ from stepbench.workload.topology import all_objects
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.dataflow_result import PathPart
+    from stepbench.contracts.dataflow.result import PathPart
     from stepbench.contracts.result import RunSummary
 
 EXECUTIONS = 6

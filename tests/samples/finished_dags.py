@@ -14,7 +14,7 @@ from stepbench.records.storage.dag_rows import DagRows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.dataflow_rows import DagEnd, TaskRow
+    from stepbench.contracts.dataflow.rows import DagEnd, TaskRow
 
 FORK = dag_of(stage("a"), stage("b", ("a", "scatter"), tasks=2), stage("c", ("b", "gather")), name="fork")
 """Four tasks on three levels; a-0/b-0, a-0/b-1, b-0/c-0 and b-1/c-0, each read once."""

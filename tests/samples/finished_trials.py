@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import Latency
     from stepbench.contracts.plan import TrialPlan, TrialRef
     from stepbench.contracts.result import Caveat
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 SECOND_NS = 1_000_000_000
 GAP_NS = 5 * SECOND_NS

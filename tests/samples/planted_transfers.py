@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from stepbench.contracts.transfer import MIB, PUBLISHED_SIZES_MIB
+from stepbench.contracts.transfer.plan import MIB, PUBLISHED_SIZES_MIB
 from stepbench.records.formats.transfer_columns import ROW_FIELDS, TEXT_FIELDS, UNTOLD, Texts, TransferColumns
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from stepbench.contracts.result import (
 )
 from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.contracts.threshold.words import DEFAULTS
-from stepbench.report.page import render_page
+from stepbench.experiments.report.page import render_page
 from stepbench.report.summary import RunFacts, summarise
 
 if TYPE_CHECKING:

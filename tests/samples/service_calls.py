@@ -106,7 +106,7 @@ def _dataflow(roles: Roles) -> Iterator[Call]:
             yield Call(owner, f"states:{action}", name, integrations)
     yield Call(owner, "s3:GetObject", f"{roles.arn('ResultsBucket')}/runs/r/dags/d/levels/00.json", integrations)
     yield from _tasks_of_dags(roles)
-    why = "executions that still run are stopped: drivers/dataflow.py"
+    why = "executions that still run are stopped: experiments/dataflow/driver.py"
     for role in ("PrepareTargetFunction", "TearDownTargetFunction", "SweepTargetsFunction"):
         yield Call(role, "states:ListExecutions", roles.arn(owner), why)
         yield Call(role, "states:StopExecution", f"{execution}:abc-0000_00", why)

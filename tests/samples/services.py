@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepbench.clock import Clock
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 
 AWAY = EndpointConnectionError(endpoint_url="http://away")

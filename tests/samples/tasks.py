@@ -9,10 +9,10 @@ from tests.samples.services import MemoryServices, stored_trial
 from tests.support.memory_blobs import MemoryBlobs
 
 from stepbench.clock import SystemClock
-from stepbench.contracts.dataflow_rows import TaskItem
+from stepbench.contracts.dataflow.rows import TaskItem
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.plan import TrialPlan
-from stepbench.dataflow.sandbox import Sandbox
+from stepbench.experiments.dataflow.tasks.sandbox import Sandbox
 from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.stages import receive_events
 from stepbench.stages.end_dataflow import EndSandbox

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from tests.samples.results import trial_summary
 
-from stepbench.analysis.transfers.drawn import draw_transfers
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import TrialResult
-from stepbench.contracts.transfer import MIB, PLATFORMS, SOURCES, Platform, PublishedTransfer, Source
-from stepbench.contracts.transfer_result import (
+from stepbench.contracts.transfer.plan import MIB, PLATFORMS, SOURCES, Platform, PublishedTransfer, Source
+from stepbench.contracts.transfer.result import (
     TransferAccounting,
     TransferCell,
     TransferChange,
@@ -28,13 +27,14 @@ from stepbench.contracts.transfer_result import (
     TransferStalls,
     TransferVariance,
 )
+from stepbench.experiments.transfer.analysis.drawn import draw_transfers
+from stepbench.experiments.transfer.report.view import Transfers
 from stepbench.records.formats.transfer_columns import TransferColumns
-from stepbench.report.transfers import Transfers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.transfer_rows import TransferRow
+    from stepbench.contracts.transfer.rows import TransferRow
 
 FEW = "12 of 40 independent < 368"
 TWO_MODES = TransferModes(

@@ -9,12 +9,12 @@ from tests.samples.records import REF
 from tests.samples.transfer_server import BUCKET
 
 from stepbench.contracts.plan import TrialSpec
-from stepbench.contracts.transfer import TransferTrial
-from stepbench.contracts.transfer_rows import FileRead, RunTransferInput, TransferItem
-from stepbench.transfer.digest import MibDigests, file_digest
+from stepbench.contracts.transfer.plan import TransferTrial
+from stepbench.contracts.transfer.rows import FileRead, RunTransferInput, TransferItem
+from stepbench.experiments.transfer.program.digest import MibDigests, file_digest
 
 if TYPE_CHECKING:
-    from stepbench.contracts.transfer import Source
+    from stepbench.contracts.transfer.plan import Source
 
 DUE_NS = 1_767_225_600_000_000_000
 

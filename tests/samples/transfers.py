@@ -7,13 +7,13 @@ import random
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.transfer import MIB, PLATFORMS, PUBLISHED_ORDER
-from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.contracts.transfer.plan import MIB, PLATFORMS, PUBLISHED_ORDER
+from stepbench.contracts.transfer.rows import TransferRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.transfer import Platform, Source
+    from stepbench.contracts.transfer.plan import Platform, Source
 
 DAY_NS = 86_400 * 10**9
 MIDNIGHT_NS = 1_749_081_600 * 10**9  # 2025-06-05, a Thursday

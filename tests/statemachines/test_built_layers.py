@@ -275,7 +275,7 @@ def test_an_application_runs_with_nothing_but_its_layer(
 
 
 PROGRAM = """
-from stepbench.dataflow.application import TaskCall, find_maker, find_task, preload
+from stepbench.experiments.dataflow.tasks.application import TaskCall, find_maker, find_task, preload
 preload("{application}")
 made = find_maker("{application}.{maker}")({parameters}, 7)
 if "{application}" == "video":

@@ -10,8 +10,8 @@ import pytest
 from tests.samples.dags import DIAMOND, dag_of, stage
 from tests.statemachines.lab import BUCKET, Ending, Lab, Scenario, open_lab
 
-from stepbench.contracts.dataflow import MAX_INLINE_TASKS, Dag
-from stepbench.contracts.dataflow_rows import EndDataflowInput, RunTaskInput
+from stepbench.contracts.dataflow.dag import MAX_INLINE_TASKS, Dag
+from stepbench.contracts.dataflow.rows import EndDataflowInput, RunTaskInput
 from stepbench.workload.executions import levels_of, wide_levels
 
 if TYPE_CHECKING:

@@ -17,11 +17,13 @@ import pytest
 from tests.statemachines.conftest import substituted
 
 from stepbench import errors
-from stepbench.contracts import dataflow_rows, run_tasks, tasks, transfer_rows
-from stepbench.contracts.dataflow import MAX_INLINE_TASKS, MAX_LEVELS
+from stepbench.contracts import run_tasks, tasks
+from stepbench.contracts.dataflow import rows as dataflow_rows
+from stepbench.contracts.dataflow.dag import MAX_INLINE_TASKS, MAX_LEVELS
 from stepbench.contracts.identity import ANY_ATTEMPT
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.transfer import LONGEST_PROCESS_S, SLOW_START_S, SOURCES
+from stepbench.contracts.transfer import rows as transfer_rows
+from stepbench.contracts.transfer.plan import LONGEST_PROCESS_S, SLOW_START_S, SOURCES
 from stepbench.progress import LEASE_WAIT_S
 from stepbench.records.storage import layout
 

@@ -19,7 +19,7 @@ from stepbench.contracts.run_tasks import SweepTargetsInput
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
-from stepbench.stages.services import Services
+from stepbench.services import Services
 from stepbench.stages.sweep_targets import sweep_targets
 from stepbench_tools.local.memory_services import MemoryServices
 from stepbench_tools.local.processes import wait_until

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.samples.finished_trials import AnalysedTrial
 
 from stepbench.analysis.clocks import SandboxOffset, measure_clock, offset_between
-from stepbench.analysis.evidence import gather
+from stepbench.analysis.evidence import Stored, gather
 from stepbench.clock import SystemClock
 from stepbench.clock_offset import ClockOffset, SntpExchange, answer, estimate, measure_offset, read_answer, request
 from stepbench.contracts.tasks import StateError
@@ -231,6 +231,6 @@ def test_the_trials_clock_says_the_same_in_milliseconds() -> None:
     spec = services.trial(trial.ref)
     receiver = ClockSample("receiver", "r", 1, 7_000_000, 2_000_000)
     writer = ClockSample("writer", "w", 1, -3_000_000, 1_000_000)
-    gathered = gather(spec, StateError(), services.runs, services.table, services.clock, deployment=Deployment())
+    gathered = gather(Stored(spec, StateError(), services.runs, services.table, services.clock, Deployment()))
     clock = measure_clock(replace(gathered, clocks=(receiver, writer)))
     assert (clock.offset_ms, clock.bound_ms) == (10.0, 3.0)

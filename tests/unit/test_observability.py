@@ -17,8 +17,8 @@ from stepbench.contracts.plan import TrialRef, TrialSpec
 from stepbench.errors import PlanError
 from stepbench.observability import is_sampled, log_keys, observed, put_metric, put_spent
 from stepbench.planning.problems import shown
+from stepbench.services import stage_handler
 from stepbench.settings import Settings
-from stepbench.stages.services import stage_handler
 
 ROOT = Path(__file__).parents[2]
 CONTEXT: Any = SimpleNamespace(
@@ -177,7 +177,7 @@ def test_no_password_of_a_plan_gets_into_logs_or_history(
 ) -> None:
     """Who writes one into a plan is told so; the refusal is the execution's cause, and stands in two logs."""
     memory = MemoryServices()
-    monkeypatch.setattr("stepbench.stages.services.connect", lambda _environ: memory.services)
+    monkeypatch.setattr("stepbench.services.connect", lambda _environ: memory.services)
     target = {"store": "postgresql", "endpoint": f"admin:{MARK}@db.example:5432/bench", "password": MARK}
     plan = {"name": "p", "trials": [{"target": target, "phases": [], "login": {"secret": MARK}}], "db": f"//u:{MARK}@h"}
     event = {"plan": plan, "run_id": "run-1", "started_at": "2026-01-02T03:04:05Z"}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.support.contracts.filter import Arrived
 
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
     Receiving = Callable[[str], AbstractAsyncContextManager[Arrived]]
     """By a trial's tag."""

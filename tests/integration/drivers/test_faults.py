@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
     from stepbench.model.request import Request
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
     from stepbench_tools.local.processes import LocalStore
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]

@@ -14,8 +14,8 @@ from tests.support.contracts.life import LOOK_LIMIT_S, look
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.plan import TrialSpec
-from stepbench.drivers.registry import build_driver
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.experiments.registry import build_driver
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from stepbench_tools.local.processes import spawn, terminate, wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 pytestmark = pytest.mark.emulator
 ROLE = "arn:aws:iam::000000000000:role/any"

@@ -19,7 +19,7 @@ from stepbench.contracts.runs import QueueEntry, RunRecord
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.storage.run_queue import First, Turn
 from stepbench.records.storage.run_register import Budgets, OverBudgetError, RunQuery, RunRegister
-from stepbench.stages.services import Services
+from stepbench.services import Services
 
 pytestmark = pytest.mark.emulator
 

@@ -47,7 +47,7 @@ from stepbench.records.storage.stored import RetainedRecords, StoredFiles, Store
 from stepbench.records.storage.t4_store import T4Store
 from stepbench.records.storage.trial_table import FilePointer, TrialTable
 from stepbench.records.storage.watch_log import read_watches
-from stepbench.stages.services import Services
+from stepbench.services import Services
 from stepbench.wire.http1.blocking import RetryLimits
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ from stepbench.contracts.tasks import AnalyseTrialInput, AwaitArrivalsInput, Col
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.formats.t4_lines import t4_lines
 from stepbench.records.storage import layout
+from stepbench.services import Services
 from stepbench.stages import collect_logs as stage
 from stepbench.stages.analyse_trial import analyse_trial
 from stepbench.stages.await_arrivals import await_arrivals
 from stepbench.stages.collect_logs import collect_logs
 from stepbench.stages.export_records import export_records
 from stepbench.stages.render_report import render_report
-from stepbench.stages.services import Services
 
 pytestmark = pytest.mark.emulator
 

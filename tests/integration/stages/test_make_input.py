@@ -11,7 +11,7 @@ import pytest
 from tests.samples.dags import dataflow_trial, stage
 from tests.samples.services import MemoryServices, stored_trial
 
-from stepbench.contracts.dataflow_rows import MakeInputInput
+from stepbench.contracts.dataflow.rows import MakeInputInput
 from stepbench.contracts.plan import TrialPlan
 from stepbench.errors import TargetUnavailableError
 from stepbench.stages.make_input import make_input

@@ -18,9 +18,9 @@ from stepbench.records.formats.t4_lines import parse_t4_line
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.receiver_paths import ReceiverTable, open_table
+from stepbench.services import Services
 from stepbench.stages.check_clock import Checker, check_clock, open_checker
 from stepbench.stages.receive_events import TABLE_RETRY, Receiver, open_receiver, receive_events
-from stepbench.stages.services import Services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

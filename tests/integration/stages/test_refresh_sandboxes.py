@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.transfer_rows import RefreshSandboxesInput
+from stepbench.contracts.transfer.rows import RefreshSandboxesInput
 from stepbench.stages.refresh_sandboxes import FUNCTION, VARIABLE, refresh_sandboxes
 
 if TYPE_CHECKING:
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 pytestmark = pytest.mark.emulator
 

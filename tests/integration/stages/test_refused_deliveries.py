@@ -15,9 +15,9 @@ from stepbench.contracts.identity import EventId
 from stepbench.contracts.tasks import AnalyseTrialInput
 from stepbench.records.formats.refused_deliveries import RefusedDeliveries
 from stepbench.records.storage import layout
+from stepbench.services import Services
 from stepbench.stages.analyse_trial import analyse_trial
 from stepbench.stages.refused_deliveries import collect_refused
-from stepbench.stages.services import Services
 
 pytestmark = pytest.mark.emulator
 

@@ -20,9 +20,9 @@ from stepbench.errors import RecordsUnavailableError, TrialCancelledError
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT, Rows, concatenate, decode
 from stepbench.records.storage import layout
+from stepbench.services import Services
 from stepbench.settings import Settings
 from stepbench.stages.run_writer import Bench, run_writer
-from stepbench.stages.services import Services
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.clock_reference import start_clock_reference
 

@@ -25,10 +25,10 @@ from stepbench.model.result import Result
 from stepbench.planning import find_plan
 from stepbench.records.formats.t4 import Entry, pack
 from stepbench.records.storage import layout
+from stepbench.services import Services
 from stepbench.stages.await_target import await_target
 from stepbench.stages.plan_phase import plan_phase
 from stepbench.stages.prepare_target import prepare_target
-from stepbench.stages.services import Services
 from stepbench.stages.sweep_targets import sweep_targets
 from stepbench.stages.tear_down_target import tear_down_target
 from stepbench.stages.validate_plan import validate_plan

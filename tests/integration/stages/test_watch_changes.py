@@ -16,8 +16,8 @@ from stepbench.drivers.registry import lease_target
 from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.storage import layout
 from stepbench.records.storage.watch_log import read_watches
+from stepbench.services import Services
 from stepbench.settings import Settings
-from stepbench.stages.services import Services
 from stepbench.stages.watch_changes import WatchPace, watch_changes
 
 pytestmark = pytest.mark.emulator

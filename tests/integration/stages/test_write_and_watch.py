@@ -28,9 +28,9 @@ from stepbench.records.join.accounting import account
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
 from stepbench.records.storage.watch_log import read_watches
+from stepbench.services import Services, connect
 from stepbench.stages.check_precision import check_precision
 from stepbench.stages.run_writer import Bench, run_writer
-from stepbench.stages.services import Services, connect
 from stepbench.stages.watch_changes import WatchPace, watch_changes
 from stepbench_tools.local.processes import LocalStore
 

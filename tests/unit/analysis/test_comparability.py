@@ -13,9 +13,9 @@ from tests.samples.operations import planned_results
 
 from stepbench.analysis.comparability import ALWAYS, flatten_setup, shorten_path
 from stepbench.analysis.pairs import TRIAL
-from stepbench.analysis.scaling import scaling_curves
 from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.plan import TrialPlan
+from stepbench.experiments.operations.scaling import scaling_curves
 from stepbench.planning import group_names, parse_plan
 from stepbench.planning.expansion import expand
 

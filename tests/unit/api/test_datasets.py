@@ -12,16 +12,16 @@ from tests.samples.transfers import DAY_NS, MIDNIGHT_NS, row
 from tests.unit.api.conftest import ANNA, BERT, Answer, Api
 from tests.unit.api.test_app import problem
 
-from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.api import datasets
-from stepbench.contracts.transfer_result import TransferFindings
+from stepbench.contracts.transfer.result import TransferFindings
+from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.records.formats.transfer_parquet import columns_of, to_table
 from stepbench.records.storage.transfer_datasets import append
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepbench.contracts.transfer_rows import TransferRow
+    from stepbench.contracts.transfer.rows import TransferRow
 
 ROWS = {
     "default": [row(run_id="r1", number=number) for number in range(3)],

@@ -23,9 +23,9 @@ from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.result import RunSummary
 from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.contracts.tasks import ExportRecordsInput, StateError
+from stepbench.experiments.report.tables import render_csv
 from stepbench.model.result import Outcome
 from stepbench.records.storage import layout
-from stepbench.report.tables import render_csv
 from stepbench.stages.export_records import export_records
 from stepbench.stages.render_report import render_report
 from stepbench_tools.printing.markdown import render_markdown

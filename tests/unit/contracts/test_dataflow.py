@@ -8,7 +8,7 @@ import pytest
 from tests.samples.dags import DIAMOND, dataflow_trial, stage
 from tests.samples.refusals import Refused, check_trial, plan_of, problems_of_plan
 
-from stepbench.contracts.dataflow import Dag
+from stepbench.contracts.dataflow.dag import Dag
 from stepbench.planning import expand, parse_plan
 
 TWO_DAGS = [DIAMOND, {"name": "line", "stages": [stage("only")]}]

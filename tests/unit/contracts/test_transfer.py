@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepbench.contracts.plan import Plan, TransferTrial, TrialPlan
-from stepbench.contracts.transfer_rows import RunTransferInput
+from stepbench.contracts.transfer.rows import RunTransferInput
 from stepbench.errors import PlanError
 from stepbench.planning import check_budget, expand, parse_plan
 

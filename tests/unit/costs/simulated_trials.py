@@ -20,14 +20,14 @@ from scipy.stats import binom
 from stepbench.contracts.measure import QUANTILES, measure_of
 from stepbench.contracts.result import Invocations
 from stepbench.contracts.target import DynamoDbTarget
-from stepbench.contracts.transfer import MIB, TransferTrial
+from stepbench.contracts.transfer.plan import MIB, TransferTrial
 from stepbench.contracts.workload import Kind
 from stepbench.costs.actual import Done, FunctionUse, actual_cost
-from stepbench.costs.dataflow import transitions_of
 from stepbench.costs.prices import Offered
 from stepbench.costs.standing import Deployment
-from stepbench.costs.transfer_actual import TransferUse, transfer_cost
 from stepbench.costs.transitions import Visits, trial_transitions
+from stepbench.experiments.dataflow.prices import transitions_of
+from stepbench.experiments.transfer.prices import TransferUse, transfer_cost
 from stepbench.stats.bracketing import ProbeResult, decide
 from stepbench.workload.arrivals import phase_offsets_ns
 from stepbench.workload.expected_mix import expected_mix
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepbench.contracts.dataflow import Stage
+    from stepbench.contracts.dataflow.dag import Stage
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import AnyTrial, TrialPlan
 

@@ -8,8 +8,8 @@ import pytest
 
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.workload import Workload
-from stepbench.costs import budgeted
 from stepbench.costs.dsql import COMPUTE_DPU, operation_dpu, preloading_dpu
+from stepbench.experiments.estimates import budgeted
 
 
 def _workload(value_bytes: int = 5, **fields: Any) -> Workload:  # noqa: ANN401 -- JSON

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from stepbench.contracts.plan import TrialPlan
-from stepbench.costs import CostEstimate, budgeted
 from stepbench.costs.estimate import store_lines
-from stepbench.costs.prices import Offered, bill
+from stepbench.costs.prices import CostEstimate, Offered, bill
+from stepbench.experiments.estimates import budgeted
 
 
 def trial(store: str, events: int = 1_000_000, rate_per_s: float = 1_000, **fields: Any) -> TrialPlan:  # noqa: ANN401 -- JSON

@@ -13,7 +13,7 @@ from tests.unit.costs.simulated_trials import HERE, ON_AWS, Place, count, count_
 from tests.unit.costs.variations import Variation, variations
 
 from stepbench.contracts.target import AutoscaledCapacity
-from stepbench.costs import budgeted, estimate, upper_bound
+from stepbench.experiments.estimates import budgeted, estimate, upper_bound
 from stepbench.planning import expanded, parse_plan
 from stepbench.planning.presets import list_plans
 from stepbench.planning.wall_time import AWS, LOCAL, Overheads, run_s, trial_s

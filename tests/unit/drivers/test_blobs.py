@@ -10,7 +10,7 @@ import pytest
 from tests.support.contracts.trigger_subject import contract_spec
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.dataflow import MAX_OBJECT_BYTES
+from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
 from stepbench.contracts.target import stores_with
 from stepbench.drivers.blobs import BlobTransfer, TransferTimes, verdict_of, view_of
 from stepbench.drivers.registry import build_blobs

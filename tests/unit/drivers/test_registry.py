@@ -11,8 +11,9 @@ from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.target import target_models
 from stepbench.drivers.protocol import Scalable, Watchable
-from stepbench.drivers.registry import build_driver, lease_target, room_of
+from stepbench.drivers.registry import lease_target, room_of
 from stepbench.errors import PlanError
+from stepbench.experiments.registry import build_driver
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import pytest
 from tests.samples.dags import dataflow_trial, stage
 from tests.samples.refusals import Refused, plan_of, problems_of_plan
 
-from stepbench.dataflow import applications
+from stepbench.experiments.dataflow.tasks import applications
 from stepbench.planning.reading import parse_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stepbench.contracts.dataflow import Parameter
+    from stepbench.contracts.dataflow.dag import Parameter
 
 
 def dag(task: str, maker: str = "synthetic.bytes") -> dict[str, Any]:
@@ -134,7 +134,7 @@ def test_an_application_that_lists_names_alone_takes_any_value(tmp_path: Path, m
     given = dag("listed.count")
     given["stages"][0]["parameters"] = {"words": "many"}
     parse_plan(plan_of(dataflow_trial(given)))
-    sys.modules.pop("stepbench.dataflow.applications.listed")
+    sys.modules.pop("stepbench.experiments.dataflow.tasks.applications.listed")
 
 
 def test_an_input_is_made_or_fetched() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stepbench.contracts.identity import trial_tag
-from stepbench.costs import budgeted, estimate
+from stepbench.experiments.estimates import budgeted, estimate
 from stepbench.planning import check_budget, expand, group_names, parse_plan
 
 PHASES = [{"name": "a", "load": [{"rate_per_s": 10, "count": 20}]}]

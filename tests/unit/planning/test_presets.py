@@ -11,7 +11,7 @@ import pytest
 
 from stepbench.analysis.comparability import drop_setting, flatten_setup, is_clients
 from stepbench.contracts.target import DynamoDbTarget
-from stepbench.contracts.transfer import PLATFORMS, SOURCES, TransferTrial
+from stepbench.contracts.transfer.plan import PLATFORMS, SOURCES, TransferTrial
 from stepbench.errors import PlanError
 from stepbench.planning import find_plan, list_plans, parse_plan, questions
 from stepbench.planning.expansion import expand

@@ -8,8 +8,8 @@ from tests.samples.operations import over_trials
 from tests.samples.results import changed, checked_pair, checked_summary, sample_manifest, sample_summary
 
 from stepbench.contracts.measures import Estimate
+from stepbench.experiments.report.page import render_page
 from stepbench.report.comparisons import describe_replication, scored
-from stepbench.report.page import render_page
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary, TrialResult

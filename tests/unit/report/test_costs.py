@@ -11,9 +11,9 @@ from stepbench.analysis.run_costs import per_dollar, run_cost
 from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
 from stepbench.costs.price_table import unit_price
 from stepbench.costs.standing import Deployment
+from stepbench.experiments.report.page import render_page
+from stepbench.experiments.report.tables import render_csv
 from stepbench.report.costs import describe_cost, describe_per_dollar, own_items, quantity
-from stepbench.report.page import render_page
-from stepbench.report.tables import render_csv
 from stepbench_tools.local.headline import headline
 from stepbench_tools.printing.markdown import render_markdown
 

@@ -14,14 +14,14 @@ from jinja2 import DictLoader
 from tests.samples.results import sample_manifest, sample_results, sample_summary
 
 from stepbench.contracts.result import Caveat, Failure, RunSummary, TrialResult
+from stepbench.experiments.report.headline import describe_status
+from stepbench.experiments.report.page import render_page
+from stepbench.experiments.report.page_templates import page_scripts
+from stepbench.experiments.report.tables import render_csv
 from stepbench.observability import logger
 from stepbench.report.environment import template_environment
 from stepbench.report.figures import json_for_script
-from stepbench.report.headline import describe_status
 from stepbench.report.junit import to_xml
-from stepbench.report.page import render_page
-from stepbench.report.page_templates import page_scripts
-from stepbench.report.tables import render_csv
 from stepbench_tools.cli.streams import write, write_errors
 from stepbench_tools.local.headline import headline
 from stepbench_tools.local.streams import data_console, message_console

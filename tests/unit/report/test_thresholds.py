@@ -16,8 +16,8 @@ from tests.samples.results import (
 )
 
 from stepbench.contracts.threshold.parser import parse_threshold
-from stepbench.report.headline import describe_status, headline_lines
-from stepbench.report.page import render_page
+from stepbench.experiments.report.headline import describe_status, headline_lines
+from stepbench.experiments.report.page import render_page
 from stepbench.report.summary import summarise
 from stepbench.report.thresholds import describe_kept, describe_missed, describe_undecided, threshold_rows
 

@@ -8,7 +8,7 @@ from tests.samples.comparisons import estimate, etcd_verdicts
 from tests.samples.results import sample_manifest, sample_results, sample_summary
 
 from stepbench.contracts.result import RunSummary
-from stepbench.report.page import render_page
+from stepbench.experiments.report.page import render_page
 from stepbench.report.verdicts import describe, describe_few_runs, effect_rows, first_told, verdict_lines, verdict_views
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 from tests.samples.results import sample_manifest
 
 import stepbench
-from stepbench.report.page import render_page
+from stepbench.experiments.report.page import render_page
 
 PACKAGE = Path(stepbench.__file__).parent
 WORDS = sorted(

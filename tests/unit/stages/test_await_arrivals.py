@@ -7,7 +7,7 @@ from tests.samples.records import t4_item
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.dataflow_rows import DagEnd
+from stepbench.contracts.dataflow.rows import DagEnd
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput

@@ -13,13 +13,15 @@ from tests.support.fake_clock import FakeClock
 from stepbench.contracts.plan import TransferTrial, TrialRef
 from stepbench.contracts.tasks import CollectLogsInput
 from stepbench.errors import RecordsUnavailableError
+from stepbench.experiments.trigger.staging import FUNCTIONS as OTHERS
+from stepbench.experiments.trigger.staging import RECEIVER
 from stepbench.records.formats.report_lines import PATTERN, LogCollection, ReportPage
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.formats.t4_lines import is_logged, t4_filter, t4_lines
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import T4Page
 from stepbench.stages import collect_logs as stage
-from stepbench.stages.collect_logs import FUNCTIONS, collect_logs
+from stepbench.stages.collect_logs import collect_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 NOW_NS = 1_700_000_000_000_000_000
 NOW_MS = NOW_NS // 10**6
 ARRIVAL = Entry(0, 0, 0, 0, 0, 0, NOW_NS)
+
+FUNCTIONS = (RECEIVER, *OTHERS)
 
 
 class Logs:

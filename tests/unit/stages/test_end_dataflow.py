@@ -8,7 +8,7 @@ from tests.samples.tasks import Execution
 from tests.support.memory_blobs import MemoryBlobs
 
 from stepbench.clock import SystemClock
-from stepbench.contracts.dataflow_rows import EndDataflowInput, EndDataflowOutput, RunTaskInput
+from stepbench.contracts.dataflow.rows import EndDataflowInput, EndDataflowOutput, RunTaskInput
 from stepbench.contracts.identity import CANARY_PHASE, EventId
 from stepbench.contracts.tasks import StateError
 from stepbench.errors import TargetUnavailableError

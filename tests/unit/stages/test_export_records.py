@@ -17,14 +17,14 @@ from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.runs import RunRequest
 from stepbench.contracts.tasks import ExportRecordsInput, StateError
-from stepbench.contracts.transfer import TransferTrial
-from stepbench.contracts.transfer_rows import TransferRows
+from stepbench.contracts.transfer.plan import TransferTrial
+from stepbench.contracts.transfer.rows import TransferRows
 from stepbench.errors import RecordsUnavailableError
+from stepbench.records.export import events as module
 from stepbench.records.formats.columns import encode
 from stepbench.records.formats.parquet import METADATA, columns_of
 from stepbench.records.storage import layout
 from stepbench.records.storage.dataset_keys import dataset_keys
-from stepbench.stages import export_records as stage
 from stepbench.stages.export_records import export_records
 
 START_NS = 1_700_000_000_000_000_000
@@ -96,7 +96,7 @@ def test_each_row_says_whether_the_filter_was_to_let_it_pass() -> None:
 
 def described_as_it_is(schema: pa.Schema, experiment: str) -> bool:
     """Return whether each column has its own type and description, and none but the optional ones is missing."""
-    columns = columns_of(experiment)
+    columns = columns_of(arrives=experiment != "operations")
     found = {field.name: (str(field.type), field.metadata) for field in schema}
     for name, (type_, metadata) in found.items():
         assert type_ == columns[name].type, name
@@ -141,7 +141,7 @@ def test_a_broken_off_trial_s_file_names_its_error() -> None:
 
 def test_large_trials_are_written_group_by_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten million rows as one table would not fit the function's memory."""
-    monkeypatch.setattr(stage, "ROWS_PER_GROUP", 12)
+    monkeypatch.setattr(module, "ROWS_PER_GROUP", 12)
     file, _, _ = exported()
     assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [12, 12, 6]
     assert file.read()["t0_ns"].to_pylist() == sorted(file.read()["t0_ns"].to_pylist())

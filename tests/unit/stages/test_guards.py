@@ -14,9 +14,10 @@ from tests.samples.services import MemoryServices, small_plan
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.run_tasks import ConcludeRunInput, ValidatePlanInput
 from stepbench.errors import PlanError, Problem
+from stepbench.experiments.registry import experiment_of
 from stepbench.planning.orchestration import QUOTA_NAMES
 from stepbench.stages.conclude_run import conclude_run
-from stepbench.stages.guards import HISTORY_EVENTS, history_events, sandboxes
+from stepbench.stages.guards import HISTORY_EVENTS, history_events
 from stepbench.stages.validate_plan import validate_plan
 
 JSON = dict[str, Any]
@@ -120,15 +121,21 @@ def test_the_account_is_asked_once_an_hour() -> None:
         validate_plan(later, memory.services)
 
 
+def needed(trial: TrialPlan) -> tuple[int, int]:
+    """Return how many sandboxes of writers, and of others, a trial needs at once."""
+    found = experiment_of(trial.experiment).offering.sandboxes(trial)
+    return found.writers, found.others
+
+
 def test_receivers_are_counted_by_how_their_trigger_calls_them() -> None:
     """S3 calls one for each object, a stream one for each shard and lane; who polls is called by nobody."""
     load = [{"name": "load", "load": [{"rate_per_s": 100, "count": 200}]}]
-    assert sandboxes(small_plan("s3", phases=load)) == (1, 10)
-    assert sandboxes(small_plan("dynamodb", target={"parallelization_factor": 4}, phases=load)) == (1, 4)
+    assert needed(small_plan("s3", phases=load)) == (1, 10)
+    assert needed(small_plan("dynamodb", target={"parallelization_factor": 4}, phases=load)) == (1, 4)
     wide = {"capacity": {"mode": "provisioned", "write_units": 2_500}}
-    assert sandboxes(small_plan("dynamodb", target=wide, phases=load)) == (1, 3)
-    assert sandboxes(small_plan("etcd", phases=load)) == (1, 0)
-    assert sandboxes(small_plan("etcd", phases=load, writers=4, load_from="host")) == (0, 0)
+    assert needed(small_plan("dynamodb", target=wide, phases=load)) == (1, 3)
+    assert needed(small_plan("etcd", phases=load)) == (1, 0)
+    assert needed(small_plan("etcd", phases=load, writers=4, load_from="host")) == (0, 0)
 
 
 def test_a_table_that_the_account_cannot_have_is_refused() -> None:
@@ -234,4 +241,4 @@ def test_tasks_of_dags_need_sandboxes_beside_the_writers() -> None:
     closed = [{"name": "serial", "closed": {"clients": 2, "operations": 4, "duration_s": 60}}]
     at_a_rate = [{"name": "open", "load": [{"rate_per_s": 2.5, "count": 5}]}]
     trials = [TrialPlan.model_validate(dataflow_trial(phases=phases)) for phases in (closed, at_a_rate)]
-    assert [sandboxes(trial) for trial in trials] == [(1, 12), (1, 18)]
+    assert [needed(trial) for trial in trials] == [(1, 12), (1, 18)]

@@ -14,11 +14,11 @@ from tests.samples.dags import dataflow_trial, stage
 from tests.samples.services import MemoryServices, stored_trial
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.dataflow import Dag
-from stepbench.contracts.dataflow_rows import MakeInputInput
+from stepbench.contracts.dataflow.dag import Dag
+from stepbench.contracts.dataflow.rows import MakeInputInput
 from stepbench.contracts.plan import TrialPlan, TrialRef
-from stepbench.dataflow.applications.synthetic import make_bytes
 from stepbench.errors import PlanError, TargetUnavailableError, TrialCancelledError
+from stepbench.experiments.dataflow.tasks.applications.synthetic import make_bytes
 from stepbench.records.storage import layout
 from stepbench.stages.make_input import OnlyHttps, make_input
 

@@ -13,8 +13,8 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.runs import RunRecord
 from stepbench.records.storage import layout
+from stepbench.services import LONG_CALLS
 from stepbench.stages.partial_report import LOGS_LIMIT_S, render_partial
-from stepbench.stages.services import LONG_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,12 +11,12 @@ from tests.samples.services import MemoryServices
 from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.transfer_rows import RefreshSandboxesInput
+from stepbench.contracts.transfer.rows import RefreshSandboxesInput
 from stepbench.errors import TargetUnavailableError
 from stepbench.stages.refresh_sandboxes import LIMIT_S, POLL_S, VARIABLE, refresh_sandboxes
 
 if TYPE_CHECKING:
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 NAME = "bench-RunTransfer"
 TASK = RefreshSandboxesInput(ref=TrialRef(run_id="run", trial=0, tag="tag"), number=3)

@@ -19,9 +19,9 @@ from stepbench.contracts.result import Failure, RunSummary
 from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
 from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.contracts.tasks import TornDown
+from stepbench.experiments.report.run_output import MAX_OUTPUT_BYTES
 from stepbench.planning import expand, parse_plan
 from stepbench.records.storage import layout
-from stepbench.report.run_output import MAX_OUTPUT_BYTES
 from stepbench.stages.render_report import render_report
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.samples.tasks import Execution
 from tests.support.memory_blobs import MemoryBlobs
 
 from stepbench.clock import SystemClock
-from stepbench.contracts.dataflow_rows import RunTaskInput
+from stepbench.contracts.dataflow.rows import RunTaskInput
 from stepbench.errors import RecordsUnavailableError, TaskFailedError, TrialCancelledError
 from stepbench.model.result import Outcome
 from stepbench.records.storage import layout
@@ -22,7 +22,7 @@ from stepbench.stages.tear_down_target import alive
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.dataflow_rows import RunTaskOutput, TaskRow
+    from stepbench.contracts.dataflow.rows import RunTaskOutput, TaskRow
 
 
 def run(execution: Execution, stage: str, index: int = 0, attempt: int = 0) -> RunTaskOutput:
@@ -138,7 +138,7 @@ class Computing:
 def computing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Computing]:
     """Stand in for what computes; its thread ends with the test."""
     computing = Computing()
-    monkeypatch.setattr("stepbench.dataflow.applications.synthetic.time", computing)
+    monkeypatch.setattr("stepbench.experiments.dataflow.tasks.applications.synthetic.time", computing)
     yield computing
     computing.released.set()
 

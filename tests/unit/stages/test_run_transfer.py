@@ -13,10 +13,10 @@ from tests.samples.records import REF
 from tests.samples.transfer_processes import file_read, transfer_task
 from tests.samples.transfer_server import Server, transfer_server
 
-from stepbench.contracts.transfer_rows import RunTransferOutput, TransferRows
+from stepbench.contracts.transfer.rows import RunTransferOutput, TransferRows
+from stepbench.experiments.transfer.program.process import Sandbox
 from stepbench.records.storage import layout
 from stepbench.stages.run_transfer import run_transfer
-from stepbench.transfer.process import Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,8 @@ def test_the_handler_dumps_and_names_the_invocation(server: Server, monkeypatch:
 def test_the_process_holds_nothing_heavy() -> None:
     """64 MiB are for the reads; boto3 and numpy alone would take half of them."""
     heavy = "{'boto3', 'botocore', 'numpy', 'asyncio', 'aws_lambda_powertools'}"
-    code = f"import functions.run_transfer, stepbench.transfer.__main__, sys; print(sorted({heavy} & set(sys.modules)))"
+    own = "functions.run_transfer, stepbench.experiments.transfer.program.__main__"
+    code = f"import sys, {own}; print(sorted({heavy} & set(sys.modules)))"
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     said = subprocess.run([sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True).stdout
     assert said == "[]\n"

@@ -12,12 +12,12 @@ from tests.samples.records import REF
 from tests.samples.services import MemoryServices
 from tests.samples.transfer_processes import digest, transfer_spec
 
-from stepbench.contracts.transfer_rows import SeedFilesInput
+from stepbench.contracts.transfer.rows import SeedFilesInput
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError, TrialCancelledError
+from stepbench.experiments.transfer.program.contents import digest_of, pieces
 from stepbench.records.storage import layout
 from stepbench.stages import seed_files as stage
 from stepbench.stages.seed_files import PART_MIB, read_digests, seed_files
-from stepbench.transfer.contents import digest_of, pieces
 from stepbench_tools.local.memory_services import MemoryBucket
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.support.fake_clock import START_NS, FakeClock
 
+from stepbench import services
 from stepbench.contracts.tasks import AnalyseTrialInput
 from stepbench.errors import MOST_CHARACTERS, StepbenchError, TargetUnavailableError
-from stepbench.stages import services
+from stepbench.services import LONG_CALLS, PROMPT, connect, stage_handler
 from stepbench.stages.event_loop import repeat, run_measuring
-from stepbench.stages.services import LONG_CALLS, PROMPT, connect, stage_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ from stepbench.stages.tune_store import restore_released, tune_store
 
 if TYPE_CHECKING:
     from stepbench.contracts.tuning import CassandraConfiguration
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 MODEL = model(confirmations=(confirmation(CACHED, BROADCAST),)).model_dump(mode="json")
 READERS = {"name": "readers", "stages": [stage("make"), stage("read", ("make", "broadcast"), tasks=9)]}

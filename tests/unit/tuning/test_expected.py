@@ -6,7 +6,7 @@ import pytest
 from tests.samples.dags import dataflow_trial, stage
 from tests.samples.refusals import plan_of
 
-from stepbench.contracts.dataflow import Dag
+from stepbench.contracts.dataflow.dag import Dag
 from stepbench.planning import expand, parse_plan
 from stepbench.tuning.expected import expected_from, workload_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.samples.dags import DIAMOND, dag_of, stage
 
-from stepbench.contracts.dataflow import MAX_INLINE_TASKS, Dag
+from stepbench.contracts.dataflow.dag import MAX_INLINE_TASKS, Dag
 from stepbench.workload.executions import levels_of, wide_levels
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.samples.dags import DIAMOND, dag_of, stage
 
-from stepbench.contracts.dataflow import Dag
+from stepbench.contracts.dataflow.dag import Dag
 from stepbench.workload.expected_mix import expected_mix
 from stepbench.workload.topology import all_objects, read_by
 

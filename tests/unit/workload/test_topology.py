@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.samples.dags import DIAMOND, dag_of, stage
 
-from stepbench.contracts.dataflow import Dag
+from stepbench.contracts.dataflow.dag import Dag
 from stepbench.workload.topology import all_objects, event_prefix, object_key, read_by, written_by
 
 DAG = Dag.model_validate(DIAMOND)

@@ -17,15 +17,15 @@ from pydantic import BaseModel, ValidationError
 from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.result import Accounting, RunSummary, TrialSummary
 from stepbench.errors import CorruptRecordsError, MissingLibraryError, PlanError, Problem
+from stepbench.experiments.report.tables import WINDOW_COLUMNS, accounting_table, window_table
 from stepbench.planning import parse_plan
-from stepbench.report.headline import state_of
-from stepbench.report.tables import WINDOW_COLUMNS, accounting_table, window_table
+from stepbench.report.words import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from stepbench.contracts.plan import Plan
-    from stepbench.report.tables import Row
+    from stepbench.experiments.report.tables import Row
 
 SUMMARY, MANIFEST, PLAN, RECORDS = "summary.json", "manifest.json", "plan.json", "records.parquet"
 LATEST = "latest"

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
-from stepbench.contracts.measure import measure_of
-from stepbench.contracts.transfer import TransferTrial
+from stepbench.contracts.measure import measure_of, traits_of
 from stepbench.digits import UNSURE, count, duration, rounded, unit_for
 from stepbench.planning.wall_time import between_s, offered_s, run_s, trial_s
 from stepbench.stats.histogram import histogram_quantile_ns, parse_histogram
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepbench.contracts.phase import Phase
-    from stepbench.contracts.plan import AnyTrial, TrialSpec
+    from stepbench.contracts.plan import TrialSpec
     from stepbench.planning.wall_time import Overheads
 
 WRITER = "writer#"
@@ -27,8 +26,6 @@ LEAST_RATE_OVER_S = 3
 _SEPARATOR = " \N{MIDDLE DOT} "
 _LEAST_NAME = 12
 _QUANTILES = (("p50", 0.5), ("p99", 0.99))
-_NAMED = {"trigger": "write", "operations": "service time", "transfer": "transfer", "dataflow": "start"}
-"""What writers time of each experiment, until anything has arrived."""
 LEASE_WAIT_S = 600
 """So long PrepareTarget is tried again while another run holds the target; the trial machine says so."""
 
@@ -148,15 +145,15 @@ def left_s(snapshot: Snapshot, overheads: Overheads) -> float:
 def _left_of_trial(spec: TrialSpec, snapshot: Snapshot, overheads: Overheads) -> float:
     if snapshot.phase is None:
         return trial_s(spec.plan, overheads)
-    if isinstance(spec.plan, TransferTrial):  # which takes as long as its files do, here as there
-        read = min(1.0, snapshot.sent / spec.plan.reads)
+    if not traits_of(spec.plan.experiment).windows:  # it takes as long as its files do, here as there
+        read = min(1.0, snapshot.sent / spec.plan.events)
         return (1 - read) * trial_s(spec.plan, overheads) + overheads.finish_s
     current, *following = spec.plan.phases[snapshot.phase.index :]
-    since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
+    plan, since_s = spec.offered, (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
     # A phase that may end early is shown at its longest until it has ended: what is left of a guess says nothing.
-    expected_s = current.length_s if current.until else offered_s(spec.plan, current, overheads)
+    expected_s = current.length_s if current.until else offered_s(plan, current, overheads)
     left = max(0.0, min(expected_s, snapshot.phase.offered_s(current)) - since_s)
-    load_s = sum(phase.settle_s + offered_s(spec.plan, phase, overheads) for phase in following)
+    load_s = sum(phase.settle_s + offered_s(plan, phase, overheads) for phase in following)
     return left + load_s + between_s(spec.plan, following, overheads) + overheads.finish_s
 
 
@@ -244,13 +241,13 @@ def _counts(snapshot: Snapshot) -> tuple[str, ...]:
         return ()
     if wait := _wait(snapshot):
         return (wait,)
-    found = [f"this trial: {_events(snapshot, snapshot.specs[snapshot.trial].plan)}"]
+    found = [f"this trial: {_events(snapshot, snapshot.specs[snapshot.trial])}"]
     if snapshot.sent:
         found.append(digits.counted(snapshot.errors, "error"))
     if snapshot.rate_per_s is not None and _is_offered(snapshot):
         found.append(f"{rounded(snapshot.rate_per_s, 2)}/s")
     if snapshot.service_times:
-        named = _NAMED[snapshot.specs[snapshot.trial].plan.experiment]
+        named = traits_of(snapshot.specs[snapshot.trial].plan.experiment).timed
         quantiles = ", ".join(f"{name} {_quantile(snapshot.service_times, q)}" for name, q in _QUANTILES)
         found.append(f"{named} {quantiles}")
     return tuple(found)
@@ -279,12 +276,14 @@ def _wait(snapshot: Snapshot) -> str:
     return f"at most {duration(max(0.0, LEASE_WAIT_S - waited_s))} more"
 
 
-def _events(snapshot: Snapshot, plan: AnyTrial) -> str:
+def _events(snapshot: Snapshot, spec: TrialSpec) -> str:
     """Format the counts: `sent 200 of 400, received 180`."""
-    if isinstance(plan, TransferTrial):
-        return f"read {count(snapshot.sent)} of {digits.counted(plan.reads, 'file')}"
+    traits = traits_of(spec.plan.experiment)
+    if not traits.windows:
+        return f"read {count(snapshot.sent)} of {digits.counted(spec.plan.events, traits.noun)}"
+    plan = spec.offered
     if any(phase.closed for phase in plan.phases):
-        return digits.counted(snapshot.sent, "execution" if plan.experiment == "dataflow" else "operation")
+        return digits.counted(snapshot.sent, traits.noun)
     about = "about " if plan.arrivals == "poisson" else ""
     about = "up to " if any(phase.until or phase.probe for phase in plan.phases) else about
     sent = f"sent {count(snapshot.sent)} of {about}{count(plan.events)}"

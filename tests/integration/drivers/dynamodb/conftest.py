@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import FaultProxy, Framing
 
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.services import Services
     from stepbench.settings import Settings
-    from stepbench.stages.services import Services
 
 
 class DynamoDbSubject:

@@ -13,8 +13,8 @@ from tests.support.contracts.trigger_subject import contract_spec, contract_writ
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.dynamodb.same_sandbox import SameSandboxDriver
-from stepbench.drivers.registry import build_driver
 from stepbench.errors import PlanError
+from stepbench.experiments.registry import build_driver
 from stepbench.model.pending import perform
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from stepbench.model.result import Result
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 CHECKER = "arn:aws:lambda:us-east-1:000000000000:function:stepbench-CheckClock"
 SPEC = contract_spec({"store": "dynamodb", "same_sandbox": True})

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.integration.drivers.dynamodb.conftest import DynamoDbSubject
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 pytestmark = pytest.mark.emulator
 

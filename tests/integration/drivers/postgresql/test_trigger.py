@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.sql.access import Access
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
     from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import Framing
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 pytestmark = pytest.mark.emulator
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tests.support.contracts.filter import Arrived
 
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.services import Services
     from stepbench.settings import Settings
-    from stepbench.stages.services import Services
 
 pytestmark = pytest.mark.emulator
 

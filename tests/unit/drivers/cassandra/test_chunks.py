@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepbench.contracts.dataflow import MAX_OBJECT_BYTES
+from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
 from stepbench.drivers.cassandra.chunks import Assembly
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.samples.dag_rows import MS, blob, dag_end, task_row
 
-from stepbench.contracts.dataflow import MAX_READS
+from stepbench.contracts.dataflow.dag import MAX_READS
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.dag_rows import (
     cut_in_parts,
@@ -20,7 +20,7 @@ from stepbench.records.formats.dag_rows import (
 )
 
 if TYPE_CHECKING:
-    from stepbench.contracts.dataflow_rows import TaskRow
+    from stepbench.contracts.dataflow.rows import TaskRow
 
 ITEM_BYTES = 400_000
 

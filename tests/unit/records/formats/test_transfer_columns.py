@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.records.formats.transfer_columns import FAILED, OK, UNTOLD, TransferColumns
 
 

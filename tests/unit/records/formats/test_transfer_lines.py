@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.samples.transfers import moment, month, published_line, published_text, row
 
-from stepbench.contracts.transfer import MIB
+from stepbench.contracts.transfer.plan import MIB
 from stepbench.errors import PlanError
 from stepbench.records.formats.transfer_lines import format_lines, read_lines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.samples.records import REF
 
-from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.transfer_log import parse_transfer_line, transfer_filter, transfer_line
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.samples.transfers import row
 
-from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.transfer_columns import ROW_FIELDS, TEXT_FIELDS, TransferColumns
 from stepbench.records.formats.transfer_parquet import (

@@ -9,8 +9,8 @@ from tests.samples.dags import stage
 from tests.samples.records import REF
 from tests.samples.services import MemoryServices
 
-from stepbench.analysis.dataflow.evidence import DagRecords
-from stepbench.contracts.dataflow import Dag
+from stepbench.contracts.dataflow.dag import Dag
+from stepbench.experiments.dataflow.analysis.evidence import DagRecords
 from stepbench.records.formats import dag_rows as formats
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import DagRows, StoredTasks, read_dag_ends, told_ends

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.contracts.transfer.rows import TransferRow
 from stepbench_tools.calibration.reference_bucket.jitter import (
     FILE_BYTES,
     NOTHING,

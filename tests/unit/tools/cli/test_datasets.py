@@ -11,7 +11,7 @@ import pytest
 from tests.samples.transfers import published_line, published_text, row
 
 from stepbench.contracts.served import Served
-from stepbench.contracts.transfer_result import TransferFindings
+from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.records.formats.transfer_lines import format_lines
 from stepbench.records.formats.transfer_parquet import stand_ins_of
 from stepbench.records.storage.transfer_datasets import read_span

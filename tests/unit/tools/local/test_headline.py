@@ -15,7 +15,7 @@ from tests.samples.results import changed, numbered, refused_result, sample_fact
 from stepbench import digits
 from stepbench.contracts.result import Failure
 from stepbench.contracts.threshold.parser import parse_threshold
-from stepbench.report.headline import headline_rows
+from stepbench.experiments.report.headline import headline_rows
 from stepbench.report.summary import TrialStore, missing_result, summarise
 from stepbench_tools.local.headline import headline
 

@@ -12,8 +12,10 @@ import pytest
 from botocore.exceptions import ClientError
 from tests.samples.stack_resources import resource_pages
 
-from stepbench.contracts import custom_resource, dataflow_rows, run_tasks, tasks, transfer_rows
+from stepbench.contracts import custom_resource, run_tasks, tasks
+from stepbench.contracts.dataflow import rows as dataflow_rows
 from stepbench.contracts.identity import trial_tag
+from stepbench.contracts.transfer import rows as transfer_rows
 from stepbench.errors import PlanError
 from stepbench.records.formats.deliveries import parse_delivery
 from stepbench_tools.local import invoking

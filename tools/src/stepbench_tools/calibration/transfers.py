@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.analysis.transfers.findings import find_transfers
-from stepbench.analysis.transfers.reads import Reads
-from stepbench.analysis.transfers.stalls import LEAST_NS, find_stalls
+from stepbench.experiments.transfer.analysis.findings import find_transfers
+from stepbench.experiments.transfer.analysis.reads import Reads
+from stepbench.experiments.transfer.analysis.stalls import LEAST_NS, find_stalls
 from stepbench.records.formats.transfer_columns import OK, TransferColumns
 from stepbench_tools.calibration.instrument import Calibration, Count, Level, QuantileError
 from stepbench_tools.calibration.reference_bucket.jitter import hour_of
@@ -29,8 +29,8 @@ from stepbench_tools.calibration.reference_bucket.jitter import hour_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stepbench.contracts.transfer_result import TransferPair
-    from stepbench.contracts.transfer_rows import TransferRow
+    from stepbench.contracts.transfer.result import TransferPair
+    from stepbench.contracts.transfer.rows import TransferRow
     from stepbench_tools.calibration.reference_bucket.jitter import Jitter, TrueTransfer
 
 P50_LIMIT_MS = 1.0

@@ -13,7 +13,7 @@ from stepbench_tools.cli.command import OK, PLAN, Command, argument, out
 from stepbench_tools.cli.streams import messages, write
 
 if TYPE_CHECKING:
-    from stepbench.contracts.transfer import PublishedTransfer
+    from stepbench.contracts.transfer.plan import PublishedTransfer
 
 
 def dataset_name(text: str) -> str:
@@ -81,7 +81,7 @@ def require_one_subject(options: argparse.Namespace) -> None:
 
 def _published(plan: str) -> tuple[PublishedTransfer, ...]:
     """Return the published numbers of a plan's trials of `transfer`."""
-    from stepbench.contracts.transfer import TransferTrial
+    from stepbench.contracts.transfer.plan import TransferTrial
     from stepbench_tools.cli.inputs import read_any_plan
 
     trials = [trial for trial in read_any_plan(plan).trials if isinstance(trial, TransferTrial)]
@@ -90,10 +90,10 @@ def _published(plan: str) -> tuple[PublishedTransfer, ...]:
 
 def report_dataset(options: argparse.Namespace) -> int:
     """Analyse a dataset over a span, and write its page, or print it in another form."""
+    from stepbench.experiments.report.dataset_page import render_dataset
+    from stepbench.experiments.transfer.report.words import describe_stand_ins
     from stepbench.records.storage import layout
     from stepbench.records.storage.dataset_keys import Span
-    from stepbench.report.dataset_page import render_dataset
-    from stepbench.report.transfer_words import describe_stand_ins
     from stepbench_tools.local.datasets import analyse_dataset
     from stepbench_tools.printing.transfer_markdown import render_dataset_markdown
 

@@ -62,8 +62,8 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _render(summary: RunSummary, format_: str, *, strict: bool) -> str:
+    from stepbench.experiments.report.tables import render_csv
     from stepbench.report.junit import to_xml
-    from stepbench.report.tables import render_csv
     from stepbench_tools.printing.markdown import render_markdown
     from stepbench_tools.printing.suite import run_suite
 

@@ -63,8 +63,8 @@ def _find(folder: Path) -> tuple[list[_Listed], list[str]]:
 
 
 def _facts(run: _Listed) -> dict[str, Any]:
-    from stepbench.report.headline import headline_lines
-    from stepbench.report.short_answer import short_answer
+    from stepbench.experiments.report.headline import headline_lines
+    from stepbench.experiments.report.short_answer import short_answer
 
     summary = run.summary
     fields = ("run_id", "plan", "status", "verdict", "started_at", "finished_at")
@@ -78,8 +78,8 @@ def _describe(summary: RunSummary) -> str:
     import textwrap
 
     from stepbench.digits import moment
-    from stepbench.report.headline import fit
-    from stepbench.report.short_answer import short_answer
+    from stepbench.experiments.report.short_answer import short_answer
+    from stepbench.report.words import fit
 
     head = f"{moment(summary.started_at)}  {_ending(summary):<9}  {summary.run_id}"
     answer = fit(short_answer(summary), 2 * (WIDTH - 2) - _RAGGED)

@@ -78,7 +78,7 @@ def workloads_of(plan: Plan) -> tuple[StoreWorkload, ...]:
 
 def summary(model: TunedModel) -> str:
     """Return what was found, a line for each workload."""
-    from stepbench.report.dataflow.words import format_configuration
+    from stepbench.experiments.dataflow.report.words import format_configuration
     from stepbench_tools.local.tuning.tune import workload_words
     from stepbench_tools.tuning.confirming import kept_share
 

@@ -14,7 +14,7 @@ from stepbench_tools.cli.streams import write, write_errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stepbench.contracts.dataflow_mix import ExpectedMix
+    from stepbench.contracts.dataflow.mix import ExpectedMix
     from stepbench.contracts.plan import AnyTrial, Plan
     from stepbench.planning import Expanded
     from stepbench.planning.changes import Changes
@@ -92,7 +92,7 @@ def _facts(checked: _Checked, *, remote: bool) -> dict[str, Any]:
 
 
 def _numbers(checked: _Checked, plan: Plan, *, remote: bool) -> dict[str, Any]:
-    from stepbench.costs import estimate, upper_bound
+    from stepbench.experiments.estimates import estimate, upper_bound
     from stepbench.planning import expanded
     from stepbench.planning.wall_time import AWS, LOCAL, offered_load_s, run_s
 

@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepbench.costs import budgeted, estimate, prices
+from stepbench.costs import prices
 from stepbench.costs.price_table import DEFAULT_REGION, price_table, unit_price
 from stepbench.costs.prices import HOURS_PER_MONTH, bill, line
 from stepbench.costs.standing import NETWORK, Deployment, standing
 from stepbench.digits import count, dollars
+from stepbench.experiments.estimates import budgeted, estimate
 from stepbench.planning.expansion import expanded
 from stepbench.planning.presets import find_plan, list_plans
 from stepbench.planning.reading import parse_plan

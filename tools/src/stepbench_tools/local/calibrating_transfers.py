@@ -21,12 +21,12 @@ import psutil
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.slow_spells import SlowSpells
-from stepbench.contracts.transfer import FILES_SEED
-from stepbench.contracts.transfer_rows import FileRead, RunTransferInput, TransferItem, TransferRows
+from stepbench.contracts.transfer.plan import FILES_SEED
+from stepbench.contracts.transfer.rows import FileRead, RunTransferInput, TransferItem, TransferRows
 from stepbench.errors import LocalEnvironmentError
+from stepbench.experiments.transfer.program.contents import digest_of, pieces
 from stepbench.load.machine_speed import look_at_cores
 from stepbench.load.process import gc_paused
-from stepbench.transfer.contents import digest_of, pieces
 from stepbench_tools.calibration.reference_bucket.jitter import FILE_BYTES, FILE_MIB, NOTHING, PLANTED, moment_ns
 from stepbench_tools.calibration.reference_bucket.server import FILES, reference_bucket
 from stepbench_tools.calibration.report import CalibrationReport, judge_transfers
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TextIO
 
-    from stepbench.contracts.transfer_rows import TransferRow
+    from stepbench.contracts.transfer.rows import TransferRow
     from stepbench_tools.calibration.instrument import Calibration
     from stepbench_tools.calibration.reference_bucket.jitter import Jitter, TrueTransfer
     from stepbench_tools.calibration.reference_bucket.server import ReferenceBucket

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.result import SkippedTrials
+from stepbench.experiments.report.headline import describe_status
 from stepbench.load.machine_speed import LOOK_S, look_at_cores
 from stepbench.planning import expand, expanded, refuse_on_emulator
 from stepbench.planning.wall_time import AWS, LOCAL, Overheads, overdue_s
 from stepbench.records.storage import layout
-from stepbench.report.headline import describe_status
 from stepbench_tools.local.display import progress_display
 from stepbench_tools.local.ended import ServerWatch
 from stepbench_tools.local.environment import EnvironmentOptions

@@ -8,22 +8,22 @@ from stepbench.contracts.runs import DEFAULT_TEAM
 from stepbench.contracts.served import Served
 from stepbench.digits import size
 from stepbench.errors import PlanError, Problem
+from stepbench.experiments.report.dataset_page import view_dataset
 from stepbench.records.formats.transfer_lines import read_lines
 from stepbench.records.storage import layout
 from stepbench.records.storage.dataset_keys import dataset_names
 from stepbench.records.storage.stored_transfers import first_attempts
 from stepbench.records.storage.transfer_datasets import dataset_files, read_span
-from stepbench.report.dataset_page import view_dataset
 from stepbench_tools.local.fetching import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from stepbench.contracts.transfer import PublishedTransfer
-    from stepbench.contracts.transfer_rows import TransferRow
+    from stepbench.contracts.transfer.plan import PublishedTransfer
+    from stepbench.contracts.transfer.rows import TransferRow
+    from stepbench.experiments.transfer.report.view import TransferView
     from stepbench.records.storage.dataset_keys import Span
-    from stepbench.report.transfers import TransferView
 
 
 MOST_BYTES = 256 * 2**20

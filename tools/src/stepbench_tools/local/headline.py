@@ -12,8 +12,8 @@ from rich.text import Text
 
 from stepbench import digits
 from stepbench.contracts.measure import HEADLINE_QUANTILES
+from stepbench.experiments.report.headline import BARE_TRIGGER, HEADINGS, describe_media, headline_tables
 from stepbench.report.costs import describe_cost, describe_per_dollar
-from stepbench.report.headline import BARE_TRIGGER, HEADINGS, describe_media, headline_tables
 from stepbench.report.thresholds import threshold_lines
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 from stepbench.records.storage.run_register import RunRegister
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.trial_table import TrialTable
+from stepbench.services import Services
 from stepbench.settings import Settings
-from stepbench.stages.services import Services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError, Problem
+from stepbench.experiments.report.page import render_page
+from stepbench.experiments.report.short_answer import short_answer
 from stepbench.loading import candidates, read_model
 from stepbench.report.caveats import caveat_groups
 from stepbench.report.conditions import describe_conditions
-from stepbench.report.page import render_page
-from stepbench.report.short_answer import short_answer
 from stepbench.report.verdicts import TERMINAL_LINES, verdict_lines
 from stepbench_tools.local.fetching import REPORT, SUMMARY
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.dataflow.words import describe_objects, describe_published, first_media, format_share, result_rows
+from stepbench.experiments.dataflow.report.words import (
+    describe_objects,
+    describe_published,
+    first_media,
+    format_share,
+    result_rows,
+)
 from stepbench.report.labels import trial_labels
 from stepbench_tools.printing.parts import escape, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.dataflow_result import DagWindow, DataflowFindings
+    from stepbench.contracts.dataflow.result import DagWindow, DataflowFindings
     from stepbench.contracts.result import RunSummary
 
 _HEADINGS = ("store", "DAG", "executions", "end to end, p50", "passing data", "orchestration", "1 / (s USD)")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.experiments.report.headline import BARE_TRIGGER, headline_tables
 from stepbench.report.caveats import caveat_groups
 from stepbench.report.conditions import describe_conditions
 from stepbench.report.costs import describe_cost, describe_per_dollar
-from stepbench.report.headline import BARE_TRIGGER, headline_tables
 from stepbench.report.labels import trial_labels
 from stepbench.report.thresholds import describe_missed, describe_undecided
 from stepbench.report.verdicts import TERMINAL_LINES, first_told, verdict_lines

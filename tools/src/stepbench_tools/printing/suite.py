@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.headline import describe_state, state_of
 from stepbench.report.junit import Case, Suite
 from stepbench.report.labels import trial_labels
 from stepbench.report.thresholds import threshold_rows
+from stepbench.report.words import describe_state, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report import transfer_words, transfers
+from stepbench.experiments.transfer.report import view as transfers
+from stepbench.experiments.transfer.report import words as transfer_words
 from stepbench_tools.printing.parts import escape, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from stepbench.contracts.transfer_result import TransferFindings
+    from stepbench.contracts.transfer.result import TransferFindings
 
 _HEADINGS = ("transfers", "MiB", "n", "mean, MiB/s", "median", "p5", "p95", "slowest / fastest", "modes")
 _TEXTS = frozenset({"transfers", "modes"})

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.analysis.effects import QUANTILES
-from stepbench.report.headline import name_caveat_kind
 from stepbench.report.verdicts import regressions
+from stepbench.report.words import name_caveat_kind
 from stepbench_tools.printing.parts import escape
 
 if TYPE_CHECKING:

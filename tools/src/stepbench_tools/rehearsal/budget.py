@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stepbench.costs import budgeted
 from stepbench.errors import PlanError, Problem
+from stepbench.experiments.estimates import budgeted
 from stepbench.planning import expanded
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
+from stepbench.contracts.measure import traits_of
 from stepbench.errors import without_queries
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def flatten_setup(plan: AnyTrial) -> dict[str, Scalar]:
     always = {path: value for path, value in _flatten(whole) if path in ALWAYS and (path, value) != _TLS_UNSAID}
     phases = {
         path: value
-        for phase in (() if plan.experiment == "transfer" else plan.phases)
+        for phase in (plan.phases if traits_of(plan.experiment).windows else ())
         for path, value in _flatten(_dump_phase(phase), f"phases[{phase.name}]")
     }
     return {**dict(_flatten(changed)), **always, **phases}

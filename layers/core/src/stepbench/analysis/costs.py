@@ -10,7 +10,6 @@ from stepbench.analysis.precision import shorten_plan
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.workload import OPERATION_KINDS
 from stepbench.costs.actual import ANOTHER_RUN, Done, FunctionUse, actual_cost
-from stepbench.costs.dataflow import transitions_of
 from stepbench.costs.prices import Offered, Stretch
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.digits import counted
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from stepbench.analysis.contribution import OwnUse
     from stepbench.analysis.evidence import Evidence
     from stepbench.contracts.cost import Cost
     from stepbench.contracts.plan import TrialPlan
@@ -34,15 +34,15 @@ LEAST_SEEN = 0.9
 """Of so large a share of the receivers' invocations a line is enough to multiply up to all of them."""
 
 
-def trial_cost(evidence: Evidence, functions: Sequence[Invocations]) -> Cost:
+def trial_cost(evidence: Evidence, functions: Sequence[Invocations], own: OwnUse) -> Cost:
     """Price what the trial did. Events that may have been sent are billed as sent."""
     plan, joined, records = evidence.spec.offered, evidence.joined, evidence.records
-    missing = "; ".join(_missing_logs(evidence, functions))
+    missing = "; ".join(_missing_logs(evidence, functions, own))
     used = None if missing else tuple(_uses(evidence, functions))
     sent = int(np.count_nonzero(_sent(joined)))
     stretches = tuple(_stretches(evidence))
     done = Done(
-        offered=Offered(sent + plan.preloaded_keys, joined.canaries, evidence.held_s / 3_600, stretches),
+        offered=Offered(sent + plan.preloaded_keys, joined.canaries, evidence.held_s / 3_600, stretches, own.objects),
         delivered=int(joined.arrivals.sum(dtype=np.int64)) + joined.canaries + joined.unmatched,
         batches=len(records.items) - records.in_fallback,
         functions=used,
@@ -50,19 +50,10 @@ def trial_cost(evidence: Evidence, functions: Sequence[Invocations]) -> Cost:
         objects=evidence.objects,
         missing_logs=missing,
         own_server=plan.target.endpoint is not None,
-        dag_transitions=sum(_dag_transitions(evidence)),
-        dag_writes=evidence.dags.write_units if evidence.dags is not None else 0,
+        dag_transitions=own.transitions,
+        dag_writes=own.writes,
     )
     return actual_cost(_as_run(evidence), done, evidence.deployment, evidence.spec.estimate_usd)
-
-
-def _dag_transitions(evidence: Evidence) -> Iterator[int]:
-    if evidence.dags is None:
-        return
-    levels = {dag.name: len(dag.levels) for dag in evidence.spec.offered.dags}
-    for end in evidence.dags.ends:
-        attempts = evidence.dags.tasks.attempts(end.event)
-        yield transitions_of(levels.get(end.dag, 0), len(attempts), sum(attempts))
 
 
 def _sent(joined: Joined) -> NDArray[np.bool_]:
@@ -101,7 +92,7 @@ def _as_run(evidence: Evidence) -> TrialPlan:
     return plan.model_copy(update={"workload": plan.workload.model_copy(update={"mix": mix})})
 
 
-def _missing_logs(evidence: Evidence, functions: Sequence[Invocations]) -> Iterator[str]:
+def _missing_logs(evidence: Evidence, functions: Sequence[Invocations], own: OwnUse) -> Iterator[str]:
     """Yield why the log does not tell what Lambda bills; nothing where it does."""
     collection, records = evidence.collection, evidence.records
     if collection is None:
@@ -118,8 +109,8 @@ def _missing_logs(evidence: Evidence, functions: Sequence[Invocations]) -> Itera
         least["RunWriter"] = len(records.started)
     if not records.items.all_received:
         least["WatchChanges"] = 1
-    if evidence.dags is not None and collection.every == 1:
-        least |= evidence.dags.invocations(evidence.spec.offered.dags)
+    if collection.every == 1:
+        least |= own.invocations
     reported = {each.function: each.invocations for each in functions}
     for name, count in least.items():
         if reported.get(name, 0) < count:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.deliveries import BatchCount, Deliveries
+from stepbench.contracts.measure import traits_of
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _COMMONEST = 10
 def count_deliveries(evidence: Evidence, window: MeasuredWindow) -> Deliveries | None:
     """Return the sizes of the batches that brought the window's events; None where there are none, or nothing came."""
     joined, items, target = evidence.joined, evidence.records.items, evidence.spec.offered.target
-    if not target.delivers_batches or evidence.spec.offered.experiment != "trigger":
+    if not target.delivers_batches or not traits_of(evidence.spec.plan.experiment).by_trigger:
         return None
     events = joined.of_phase(window.phase)
     own = window.acknowledged - events.first

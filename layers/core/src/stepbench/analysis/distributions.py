@@ -89,7 +89,7 @@ def comparisons(evidence: Evidence, windows: Sequence[MeasuredWindow]) -> tuple[
 
 
 def _same_work(plan: TrialPlan, a: MeasuredWindow, b: MeasuredWindow) -> bool:
-    if plan.experiment != "dataflow":
+    if not plan.dags:
         return True
     phases = plan.phases
     return plan.dag_of(phases[a.phase]) == plan.dag_of(phases[b.phase])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.analysis.dataflow.evidence import read_dag_records
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.phase import PrecisionLooks
 from stepbench.contracts.result import Failure
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from stepbench.analysis.dataflow.evidence import DagRecords
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.search import Utilisation
@@ -53,7 +51,6 @@ class Evidence:
     load_hosts: what writers ran on, where that was none of Lambda's sandboxes.
     looks: at the precision of phases with `until`, by phase, where there were any.
     utilisations: of probes, and of the phases at the rate they found.
-    dags: of `dataflow` only.
     taken_at_ns, held_s: since when the trial has held its target, and how long. objects: how many are in the bucket.
     """
 
@@ -75,7 +72,6 @@ class Evidence:
     damaged_t4_lines: tuple[str, ...]
     looks: dict[int, PrecisionLooks]
     utilisations: tuple[Utilisation, ...]
-    dags: DagRecords | None
     deployment: Deployment
     taken_at_ns: int
     held_s: float
@@ -95,9 +91,18 @@ class Evidence:
         return self.joined.lost(self.cut_off_ns)
 
 
-def gather(  # noqa: PLR0913 -- all that there is to read
-    spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTable, clock: Clock, *, deployment: Deployment
-) -> Evidence:
+class Stored(NamedTuple):
+    """Where a trial has left what is analysed; `failure` is why it ended early, and `deployment` what has run it."""
+
+    spec: TrialSpec
+    failure: StateError
+    runs: RunStore
+    table: TrialTable
+    clock: Clock
+    deployment: Deployment
+
+
+def gather(stored: Stored) -> Evidence:
     """
     Read all that a trial left in the results bucket and the results table.
 
@@ -105,6 +110,7 @@ def gather(  # noqa: PLR0913 -- all that there is to read
         AccountingError: the records contradict each other.
         RecordsUnavailableError: bucket or table do not answer.
     """
+    spec, failure, runs, table, clock, deployment = stored
     ref, store = spec.ref, spec.offered.target.store
     records = replace(read_records(spec, runs, table), broken_off=bool(failure.Error))
     from_ns = min(records.starts_ns.values(), default=clock.now_ns())
@@ -131,7 +137,6 @@ def gather(  # noqa: PLR0913 -- all that there is to read
         damaged_t4_lines=damaged_t4_lines,
         looks=_looks(spec, runs),
         utilisations=read_utilisations(spec, runs),
-        dags=read_dag_records(spec, runs, table),
         deployment=deployment,
         taken_at_ns=taken_at_ns,
         held_s=max(0, clock.now_ns() - taken_at_ns) / _SECOND_NS,

@@ -1,7 +1,8 @@
-"""What REPORT lines say of a trial's functions."""
+"""What REPORT lines say of a trial's functions, and writers of their CPU."""
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from stepbench.stats.quantiles import quantile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from stepbench.analysis.evidence import Evidence
     from stepbench.records.formats.report_lines import ReportLine, ReportPage
 
 
@@ -51,3 +53,12 @@ def median_of(values: Iterable[float]) -> float | None:
     """Return the median; None of nothing."""
     ascending = np.sort(np.array(list(values), dtype=np.float64))
     return quantile(ascending, 0.5) if ascending.size else None
+
+
+def generator_cpu(evidence: Evidence, phase: int) -> float | None:
+    """Return the busiest writer's share of its CPU: the mean over its slices, whose last files record it."""
+    shares: dict[int, list[float]] = {}
+    for header in (file.header for file in evidence.records.files):
+        if header.phase == phase and header.cpu_share is not None:
+            shares.setdefault(header.writer, []).append(header.cpu_share)
+    return max(map(fmean, shares.values()), default=None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.analysis.comparability import SETTINGS, Setup, drop_setting, in_plan_order, is_clients, matrix_key
 from stepbench.analysis.likeness import Likeness, compare_sides
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.verdict import Side
 
 if TYPE_CHECKING:
@@ -135,7 +136,9 @@ def _family_pairs(setting: str, members: Sequence[_Member]) -> Iterator[Pair]:
 
 def _named_pairs(groups: Sequence[Group]) -> Iterator[Pair]:
     """Yield pairs of trials that are written out and differ in several settings: what of it counts is not known."""
-    for experiment in ("trigger", "operations"):
+    for experiment in dict.fromkeys(group.first.experiment for group in groups):
+        if traits_of(experiment).completes or not traits_of(experiment).windows:
+            continue
         members = [group for group in groups if group.first.experiment == experiment and not group.first.point]
         members = [group for group in members if not any(is_clients(path) for path in group.first.setup)]
         for place, (a, b) in enumerate(combinations(members, 2)):

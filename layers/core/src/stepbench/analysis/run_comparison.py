@@ -20,7 +20,7 @@ from stepbench.contracts.verdict import ComparedCaveat, RunComparison
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.measure import Experiment
+    from stepbench.contracts.measure import ExperimentName
     from stepbench.contracts.result import Caveat, RunSummary, TrialSummary
     from stepbench.contracts.slow_spells import SlowSpells
     from stepbench.contracts.verdict import Effect, Verdict
@@ -151,7 +151,9 @@ def _compare_groups(a: Group, b: Group, tolerance: float, studied: str) -> Itera
             yield make_verdict(RUN, subject, sides, effects, kind=kind, doubts=doubts, unlike=likeness.reason)
 
 
-def _effects(a: Runs, b: Runs, spells: Spells, *, judged: float | None, experiment: Experiment) -> tuple[Effect, ...]:
+def _effects(
+    a: Runs, b: Runs, spells: Spells, *, judged: float | None, experiment: ExperimentName
+) -> tuple[Effect, ...]:
     """Return the effects of b against a; with a tolerance to be judged by, each says whether it regressed."""
     effects = undecide_tails(compare_runs(b, a), *spells)
     if a.kind is None:

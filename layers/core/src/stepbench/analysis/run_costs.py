@@ -130,7 +130,7 @@ def per_dollar(trials: Sequence[TrialSummary]) -> tuple[PerDollar, ...]:
     groups: dict[str, int] = {}
     for trial in trials:
         usd = trial.cost_usd.of("store", "trigger")
-        if not _is_whole(trial) or usd <= 0 or _is_emulated(trial) or trial.experiment == "dataflow":
+        if not _is_whole(trial) or usd <= 0 or _is_emulated(trial) or trial.dataflow is not None:
             continue
         for window in trial.windows:
             if (each := _of_window(trial, window, usd)) is not None:

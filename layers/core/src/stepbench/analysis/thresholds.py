@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench import digits
 from stepbench.analysis.slow_spells import UNDECIDED, largest_beyond_doubt, may_make, spells_of, without_spells
-from stepbench.contracts.measure import QUANTILES
+from stepbench.contracts.measure import QUANTILES, traits_of
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.threshold.result import ThresholdResult
-from stepbench.contracts.transfer import TRANSFERS
+from stepbench.contracts.transfer.plan import TRANSFERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -131,7 +131,7 @@ def _in_windows(threshold: Threshold, trials: Sequence[TrialSummary]) -> Iterato
 def _estimates(threshold: Threshold, trial: TrialSummary) -> Iterator[tuple[str, str, Estimate]]:
     """Yield phase, name and measure of each window that the threshold is about; a trial of transfers is one window."""
     for window in trial.windows:
-        if (estimate := _estimate(threshold, window, completes=trial.experiment == "dataflow")) is not None:
+        if (estimate := _estimate(threshold, window, completes=traits_of(trial.experiment).completes)) is not None:
             yield window.phase, window.name, estimate
     if trial.transfers is not None and trial.accounting is not None:
         if threshold.statistic == "errors":

@@ -11,8 +11,6 @@ from stepbench.analysis.caveats.registry import find_caveats
 from stepbench.analysis.clocks import measure_clock, window_samples
 from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.costs import trial_cost
-from stepbench.analysis.dataflow.costs import Billing
-from stepbench.analysis.dataflow.findings import find_dataflow
 from stepbench.analysis.deliveries import count_deliveries
 from stepbench.analysis.distributions import box, comparisons, modality, replication, window_curve
 from stepbench.analysis.evidence import FLOOR_PER_S
@@ -29,7 +27,6 @@ from stepbench.analysis.latency import (
     service,
     to_event,
 )
-from stepbench.analysis.operations import operations_result
 from stepbench.analysis.outcomes import count_errors
 from stepbench.analysis.precision import stopped_phases
 from stepbench.analysis.rates import change_points, rates
@@ -45,32 +42,31 @@ from stepbench.records.join.reader import tells_event_time
 from stepbench.stats.estimates import Sample
 
 if TYPE_CHECKING:
+    from stepbench.analysis.contribution import OwnAnalysis
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.windows import MeasuredWindow
-    from stepbench.contracts.dataflow_drawn import DrawnDataflow
-    from stepbench.contracts.dataflow_result import DataflowFindings
     from stepbench.records.formats.t4_items import ItemColumns
 
 NOTHING_MEASURED = "NothingMeasuredError"
 RECEIVER = "ReceiveEvents"
 
 
-def trial_result(evidence: Evidence) -> TrialResult:
+def trial_result(evidence: Evidence, own: OwnAnalysis) -> TrialResult:
     """
-    Return everything that the report shows of the trial.
+    Return everything that the report shows of the trial; `own` is the part that its experiment adds.
 
     Raises:
         AccountingError: the accounting does not balance.
     """
     windows = list(measured_windows(evidence))
     measured, warm_up = _account(evidence)
-    results = tuple(_window_result(evidence, window) for window in windows)
-    dataflow, drawn = _dataflow(evidence, windows, results)
-    failure = evidence.failure.failure() or _nothing_measured(evidence, results) or _nothing_completed(dataflow)
+    results = tuple(_window_result(evidence, window, own) for window in windows)
+    added = own.trial(evidence, windows, results)
+    failure = evidence.failure.failure() or _nothing_measured(evidence, results) or added.failure
     stopped = tuple(stopped_phases(evidence, results))
     stalls = find_stalls(evidence)
     findings = Findings(
-        measured, warm_up, results, measure_clock(evidence), failure, stopped, tuple(windows), stalls, dataflow
+        measured, warm_up, results, measure_clock(evidence), failure, stopped, tuple(windows), stalls, added
     )
     functions, spec = _invocations(evidence), evidence.spec
     summary = TrialSummary(
@@ -96,10 +92,10 @@ def trial_result(evidence: Evidence) -> TrialResult:
         replication=replication(spec.offered, windows, results),
         found_rate=found_rate(evidence),
         stopped=stopped,
-        cost_usd=trial_cost(evidence, functions),
+        cost_usd=trial_cost(evidence, functions, added.use),
         floor_ms=_floor(evidence),
         slow_spells=evidence.slow_spells,
-        dataflow=dataflow,
+        dataflow=added.dataflow,
     )
     return TrialResult(
         summary=summary,
@@ -110,23 +106,11 @@ def trial_result(evidence: Evidence) -> TrialResult:
         boxes=tuple(box(evidence, window) for window in windows),
         rates=rates(evidence),
         samples=window_samples(evidence, windows),
-        dataflow=drawn,
+        dataflow=added.chart_data,
     )
 
 
-def _dataflow(
-    evidence: Evidence, windows: list[MeasuredWindow], results: tuple[WindowResult, ...]
-) -> tuple[DataflowFindings | None, DrawnDataflow | None]:
-    """Return what the tasks of DAGs show, where there are any."""
-    if evidence.dags is None:
-        return None, None
-    target = evidence.spec.offered.target
-    billing = Billing(evidence.deployment, target.store, own_server=target.endpoint is not None)
-    pairs = zip(windows, results, strict=True)
-    return find_dataflow(evidence.spec, evidence.joined, evidence.dags, pairs, billing)
-
-
-def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
+def _window_result(evidence: Evidence, window: MeasuredWindow, own: OwnAnalysis) -> WindowResult:
     """Return what the summary says of a window."""
     outcomes = evidence.joined.outcome[window.unacknowledged]
     resolution_ns = tells_event_time(evidence.spec)
@@ -154,7 +138,7 @@ def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
         service_ms=window.latency(service),
         lateness_ms=window.latency(lateness),
         deliveries=count_deliveries(evidence, window),
-        operations=operations_result(evidence, window),
+        operations=own.window(evidence, window),
     )
 
 
@@ -166,15 +150,6 @@ def _nothing_measured(evidence: Evidence, windows: tuple[WindowResult, ...]) -> 
     watched = " while anybody watched" if evidence.records.watch_gaps else ""
     cause = f"no event of window {', '.join(empty)} that had to arrive was acknowledged{watched}"
     return Failure(error=NOTHING_MEASURED, cause=cause)
-
-
-def _nothing_completed(dataflow: DataflowFindings | None) -> Failure | None:
-    """Fail a trial of DAGs that passed all its states and has a window in which no execution was completed."""
-    empty = [window.window for window in dataflow.windows if not window.completed] if dataflow else []
-    if not empty or dataflow is None:
-        return None
-    cause = next(iter(dataflow.executions.causes), "none has ended")
-    return Failure(error=NOTHING_MEASURED, cause=f"no execution of window {', '.join(empty)} was completed: {cause}")
 
 
 def _account(evidence: Evidence) -> tuple[Accounting | None, Accounting | None]:

@@ -226,9 +226,7 @@ def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> S
     name = group.name
     if pair.aspect == STORE:
         other = (pair.b if is_first else pair.a).first
-        by_store = (
-            trial.store != other.store and trial.experiment != "dataflow"
-        )  # whose plans have one store several ways
+        by_store = trial.store != other.store and trial.dataflow is None  # plans of DAGs have one store several ways
         name = trial.store if by_store else group.name
     elif pair.aspect != TRIAL:
         value = trial.point.get(pair.aspect, trial.setup.get(pair.aspect))

@@ -29,13 +29,13 @@ from stepbench.planning import plan_schema
 from stepbench.planning.problems import shown
 from stepbench.planning.requests import parse_body, parse_submission
 from stepbench.records.storage.dataset_keys import dataset_names
-from stepbench.stages.services import PROMPT, connect
+from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from stepbench.contracts.runs import RunRequest
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 app = new_resolver(lambda path, error: dashboard.problem_page(error) if dashboard.is_page(path) else None)
 app.include_router(dashboard.router)

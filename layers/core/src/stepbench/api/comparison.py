@@ -15,7 +15,7 @@ from stepbench.records.storage import layout
 if TYPE_CHECKING:
     from stepbench.api.callers import Caller
     from stepbench.contracts.verdict import RunComparison
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 
 def compare(  # noqa: PLR0913, PLR0917 -- a request's parameters, and who asks

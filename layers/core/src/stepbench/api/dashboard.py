@@ -32,13 +32,13 @@ from stepbench.planning.reading import read_json
 from stepbench.planning.requests import field_problems, parse_body
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunQuery
-from stepbench.stages.services import PROMPT, connect
+from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:
     from stepbench.api.callers import Caller
     from stepbench.contracts.api import RunList
     from stepbench.contracts.dashboard import PlanTrend
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 router: Router = Router()  # type: ignore[no-untyped-call] # it has no types
 _ROOT = "/dashboard"

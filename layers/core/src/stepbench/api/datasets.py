@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow.compute as pc
 from aws_lambda_powertools.event_handler import Response
 
-from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.api.inputs import DatasetNamePath, EndDay, FirstDay, accepts_gzip, read_span
 from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.api.resolver import FRESH, answer_json, caller_of, new_resolver, services_of
-from stepbench.contracts.transfer_result import TransferFindings
+from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.errors import CorruptRecordsError, Problem
+from stepbench.experiments.report.dataset_page import render_dataset, view_dataset
+from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.planning.problems import shown
 from stepbench.records.formats.transfer_parquet import columns_of
 from stepbench.records.storage.dataset_keys import dataset_keys
 from stepbench.records.storage.transfer_datasets import read_files
-from stepbench.report.dataset_page import render_dataset, view_dataset
-from stepbench.stages.services import PROMPT, connect
+from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from stepbench.records.storage.dataset_keys import Span
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 app = new_resolver()
 MAX_FILES, MAX_ROWS, MAX_MIB = 1_500, 24_000, 9_000_000

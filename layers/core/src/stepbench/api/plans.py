@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.api import PlanInfo, PlanList, Validation
-from stepbench.costs import estimate
 from stepbench.errors import PlanError
+from stepbench.experiments.estimates import estimate
 from stepbench.planning import expanded, parse_plan, questions
 from stepbench.planning.presets import find_preset
 from stepbench.planning.requests import requested_plan

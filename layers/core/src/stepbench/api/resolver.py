@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from stepbench.api.callers import Caller
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
     ShowPage = Callable[[str, ApiError], Response[str] | None]
 

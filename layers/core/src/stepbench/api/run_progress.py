@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.runs import RunRecord
     from stepbench.records.storage.trial_table import Lease
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
     Beats = Mapping[str, Mapping[str, object]]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stepbench.api.callers import Caller
     from stepbench.contracts.api import RunFilter
     from stepbench.contracts.runs import QueueEntry, RunRecord, RunRequest, RunState
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 LINK_S = 300
 MAX_NAME = 80

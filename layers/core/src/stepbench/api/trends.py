@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepbench.contracts.regressions import RunSeries
+    from stepbench.services import Services
     from stepbench.stages.run_regressions import PlanRun
-    from stepbench.stages.services import Services
 
 MOST_SERIES = 24
 """So many are looked at where nobody has done so yet: a page is not to wait for hundreds."""

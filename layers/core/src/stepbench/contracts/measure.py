@@ -1,10 +1,10 @@
-"""The latency of each experiment: between which times it lies, and what it is called."""
+"""What each experiment measures and counts: its latency, by times and name, and what sets its trials apart."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Experiment = Literal["trigger", "operations", "transfer", "dataflow"]
+ExperimentName = Literal["trigger", "operations", "transfer", "dataflow"]
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 """The quantiles that every latency has, and their probabilities."""
 HEADLINE_QUANTILES = ("p50", "p90", "p95", "p99")
@@ -60,14 +60,40 @@ EXECUTION_LATENCY = LatencyDefinition(
     ends="EndDataflow's first statement, t4",
 )
 """The end-to-end time of an execution is another: it begins with the due time, t0."""
-_MEASURES: dict[Experiment, LatencyDefinition] = {
-    "trigger": TRIGGER_LATENCY,
-    "operations": SERVICE_TIME,
-    "transfer": TRANSFER_TIME,
-    "dataflow": EXECUTION_LATENCY,
+
+
+class Traits(NamedTuple):
+    """
+    What sets the trials of an experiment apart for rooms that know no experiment.
+
+    latency: what it measures. noun: what is counted, in the singular. timed: what writers time, until anything has
+    arrived. by_trigger: the store's trigger hands each event to a function. completes: what a request has started
+    comes to an end, and may fail before. windows: its load has phases and windows; files that are read have none.
+    receiver: the function whose first statement an event arrives by; empty where the store's target knows it.
+    """
+
+    latency: LatencyDefinition
+    noun: str
+    timed: str
+    by_trigger: bool = False
+    completes: bool = False
+    windows: bool = True
+    receiver: str = ""
+
+
+_TRAITS: dict[ExperimentName, Traits] = {
+    "trigger": Traits(TRIGGER_LATENCY, "event", "write", by_trigger=True),
+    "operations": Traits(SERVICE_TIME, "operation", "service time"),
+    "transfer": Traits(TRANSFER_TIME, "file", "transfer", windows=False),
+    "dataflow": Traits(EXECUTION_LATENCY, "execution", "start", completes=True, receiver="EndDataflow"),
 }
 
 
-def measure_of(experiment: Experiment) -> LatencyDefinition:
+def traits_of(experiment: ExperimentName) -> Traits:
+    """Return what sets an experiment's trials apart."""
+    return _TRAITS[experiment]
+
+
+def measure_of(experiment: ExperimentName) -> LatencyDefinition:
     """Return the latency that an experiment measures; nothing else decides it."""
-    return _MEASURES[experiment]
+    return _TRAITS[experiment].latency

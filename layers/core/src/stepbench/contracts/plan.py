@@ -15,10 +15,10 @@ from stepbench.contracts.application import Application
 from stepbench.contracts.base import BrokenRule, Contract, Text, refuse, repeated_names
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Until, Window
 from stepbench.contracts.published import Published
-from stepbench.contracts.rules import TRIAL_RULES
+from stepbench.contracts.rules import OWN_RULES, TRIAL_RULES
 from stepbench.contracts.threshold.parser import ThresholdText
 from stepbench.contracts.threshold.words import DEFAULTS
-from stepbench.contracts.transfer import TransferTrial
+from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.contracts.trial import MAX_TRIALS, FindRate, Record, TrialFields
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class TrialPlan(TrialFields):
 
     @model_validator(mode="after")
     def _is_runnable(self) -> Self:
-        refuse(broken for rule in TRIAL_RULES for broken in rule(self))
+        refuse(broken for rule in (*TRIAL_RULES, *OWN_RULES[self.experiment]) for broken in rule(self))
         return self
 
 
@@ -130,6 +130,23 @@ class TrialRef(Contract):
 Planned = TypeVar("Planned", TrialPlan, TransferTrial)
 
 
+def offered_plan(trial: AnyTrial) -> TrialPlan:
+    """Return a trial whose load writers offer as such; raises TypeError for another."""
+    return _narrowed(trial, TrialPlan)
+
+
+def transfer_plan(trial: AnyTrial) -> TransferTrial:
+    """Return a trial of `transfer` as such; raises TypeError for another."""
+    return _narrowed(trial, TransferTrial)
+
+
+def _narrowed(trial: AnyTrial, kind: type[Planned]) -> Planned:
+    if isinstance(trial, kind):
+        return trial
+    message = f"a trial of {trial.experiment} is none that is a {kind.__name__}"
+    raise TypeError(message)
+
+
 class TrialSpec(Contract):
     """One trial, expanded and named: what the trial machine runs. Stored as `runs/<run>/trials/<n>/trial.json`."""
 
@@ -152,18 +169,12 @@ class TrialSpec(Contract):
         Raises:
             TypeError: it is another experiment's.
         """
-        return self._plan_of(TrialPlan)
+        return offered_plan(self.plan)
 
     @property
     def transfer(self) -> TransferTrial:
         """Return the plan of a trial of `transfer`, likewise."""
-        return self._plan_of(TransferTrial)
-
-    def _plan_of(self, kind: type[Planned]) -> Planned:
-        if isinstance(self.plan, kind):
-            return self.plan
-        message = f"{self.name} is a trial of {self.plan.experiment}, and none that is a {kind.__name__}"
-        raise TypeError(message)
+        return transfer_plan(self.plan)
 
     @property
     def ref(self) -> TrialRef:

@@ -16,11 +16,11 @@ from stepbench.contracts.base import Contract, drop_field
 from stepbench.contracts.cause import plain_cause
 from stepbench.contracts.clock_check import ClockCheck
 from stepbench.contracts.cost import Cost, PerDollar, RunCost
-from stepbench.contracts.dataflow_drawn import DrawnDataflow
-from stepbench.contracts.dataflow_published import DagReplication
-from stepbench.contracts.dataflow_result import DataflowFindings
+from stepbench.contracts.dataflow.chart_data import DrawnDataflow
+from stepbench.contracts.dataflow.published import DagReplication
+from stepbench.contracts.dataflow.result import DataflowFindings
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StallSpan, WindowSample
-from stepbench.contracts.measure import Experiment
+from stepbench.contracts.measure import ExperimentName
 from stepbench.contracts.measures import (
     ChangePoint,
     Comparison,
@@ -33,9 +33,9 @@ from stepbench.contracts.medium_answer import MediumAnswer
 from stepbench.contracts.search import FoundRate, StoppedPhase
 from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.threshold.result import ThresholdResult
-from stepbench.contracts.transfer import PublishedTransfer
-from stepbench.contracts.transfer_drawn import DrawnTransfers
-from stepbench.contracts.transfer_result import TransferFindings
+from stepbench.contracts.transfer.chart_data import DrawnTransfers
+from stepbench.contracts.transfer.plan import PublishedTransfer
+from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.contracts.verdict import Verdict
 from stepbench.errors import shortened
 
@@ -179,7 +179,7 @@ class TrialSummary(Contract):
 
     name: str
     index: int
-    experiment: Experiment = "trigger"
+    experiment: ExperimentName = "trigger"
     store: str
     provider: str
     load_hosts: tuple[str, ...] = Field(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from stepbench.contracts.base import BrokenRule, Contract, refuse
-from stepbench.contracts.dataflow import Dag
+from stepbench.contracts.dataflow.dag import Dag
 from stepbench.contracts.identity import MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase
 from stepbench.contracts.published import Published
 from stepbench.contracts.target import Target
@@ -165,6 +166,21 @@ class TrialFields(Contract):
         later = range(phase + 1, len(self.phases))
         return range(phase, next((each for each in later if not self.phases[each].gapless), later.stop))
 
+    def concurrency(self, phase: int) -> int:
+        """
+        Return how many writers run at once in a phase, those that wait for their slice included.
+
+        A slice's successor waits beside it. A phase's last slice may be so short that the one after it, of the phase
+        that follows without a gap, has to wait already when it begins; the others are long.
+        """
+        at_once, phases = self.max_concurrency or self.writers, self.planned_together(phase)
+        return at_once * min(sum(self.phases[each].slices for each in phases), 1 + len(phases))
+
+    @property
+    def most_concurrent(self) -> int:
+        """Return how many writers run at once in the phase that has the most."""
+        return max(map(self.concurrency, range(len(self.phases))))
+
     def dag_of(self, phase: Phase) -> Dag:
         """Return the DAG whose executions a phase of `dataflow` starts: the one it names, or the only one."""
         return next(dag for dag in self.dags if phase.dag in {None, dag.name})
@@ -172,12 +188,12 @@ class TrialFields(Contract):
     @property
     def pull(self) -> bool:
         """Tell whether a watcher has to hold the trigger; operations have none."""
-        return self.experiment == "trigger" and self.target.is_pull
+        return traits_of(self.experiment).by_trigger and self.target.is_pull
 
     @property
     def receiver(self) -> str:
         """Return the function whose first statement an event arrives by."""
-        return "EndDataflow" if self.experiment == "dataflow" else self.target.receiver
+        return traits_of(self.experiment).receiver or self.target.receiver
 
     @property
     def events(self) -> int:

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from stepbench.contracts.base import BrokenRule, Contract, refuse
-from stepbench.contracts.dataflow import MAX_OBJECT_BYTES, StageName
+from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES, StageName
 from stepbench.contracts.tuning import AppliedConfiguration, CassandraConfiguration
 
 ModelName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$", max_length=40)]

@@ -15,7 +15,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.costs.prices import READS, WRITES, share
 
 if TYPE_CHECKING:
-    from stepbench.contracts.dataflow import Stage
+    from stepbench.contracts.dataflow.dag import Stage
     from stepbench.contracts.plan import TrialPlan
 
 

@@ -1,9 +1,8 @@
 """
 The bill of a trial from its plan, before it runs; `actual` has the one from its counts.
 
-`estimate` is what is expected, by the assumptions of a place (`assumptions`); `budgeted` what a budget is held against:
-as many events as there may be, each an invocation of its own, every read as long as it may be, and tasks of DAGs as
-they are taken to be, since nobody knows how long they are; `upper_bound` these at most, too. A writer that Lambda has
+It is of trials whose load writers offer, by the assumptions of a place (`assumptions`); `experiments.estimates` has
+those of all trials. A writer that Lambda has
 to start again offers its share again, which is not foreseen. Operations invoke nothing but their writers. Where a load
 host runs these, its hours are billed instead, at the price of the dearer of two types. What the trigger's filter holds
 back costs its write alone: no store bills for a filter, and nothing is invoked.
@@ -12,31 +11,26 @@ back costs its write alone: no store bills for a filter, and nothing is invoked.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.phase import MAX_PRECISION_CHECKS
 from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
 from stepbench.contracts.target import DynamoDbTarget
-from stepbench.contracts.transfer import TransferTrial
 from stepbench.costs import prices
-from stepbench.costs.assumptions import AWS, MOST
-from stepbench.costs.dag_estimate import dag_amounts, dag_requests
 from stepbench.costs.dsql import dsql_lines
 from stepbench.costs.dynamodb import dynamodb_lines
 from stepbench.costs.expected_load import events, load_s, offered_s, share_needed
 from stepbench.costs.postgresql import aurora_lines
-from stepbench.costs.price_table import DEFAULT_REGION
 from stepbench.costs.prices import Offered, bill, line
 from stepbench.costs.redis import elasticache_lines
-from stepbench.costs.transfer import transfer_estimate
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.records.formats.t4_lines import SAMPLE_EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from stepbench.contracts.plan import AnyTrial, TrialPlan
+    from stepbench.contracts.plan import TrialPlan
     from stepbench.costs.assumptions import Assumptions
     from stepbench.costs.prices import Amount, CostEstimate
 
@@ -58,26 +52,24 @@ QUEUE_REQUESTS_PER_ITEM, QUEUE_POLL_S = 3, 5
 """A load host's: sent, received and deleted; it asks so often."""
 
 
-def estimate(trial: AnyTrial, assumed: Assumptions = AWS, region: str = DEFAULT_REGION) -> CostEstimate:
-    """Return what the trial is expected to cost at the region's list prices of AWS, where all is as assumed."""
-    if isinstance(trial, TransferTrial):
-        return transfer_estimate(trial, assumed, region)
-    return _estimate(trial, assumed, region)
+class OwnEstimate(NamedTuple):
+    """
+    What a trial of one experiment takes beyond what any other does.
+
+    objects: how many objects of the store an event puts and gets on average; None where it is one itself.
+    """
+
+    amounts: tuple[Amount, ...] = ()
+    objects: tuple[float, float] | None = None
 
 
-def budgeted(trial: AnyTrial, region: str = DEFAULT_REGION) -> CostEstimate:
-    """Return what a budget is held against: an upper bound, but for the time that tasks of DAGs take."""
-    return estimate(trial, MOST, region)
+NOTHING_MORE = OwnEstimate()
 
 
-def upper_bound(trial: AnyTrial, region: str = DEFAULT_REGION) -> CostEstimate:
-    """Return the same with tasks of DAGs that take as long as they may, as often as they may."""
-    if isinstance(trial, TransferTrial):
-        return budgeted(trial, region)
-    return _estimate(trial, MOST, region, at_most=True)
-
-
-def _estimate(trial: TrialPlan, assumed: Assumptions, region: str, *, at_most: bool = False) -> CostEstimate:
+def offered_estimate(
+    trial: TrialPlan, assumed: Assumptions, region: str, own: OwnEstimate = NOTHING_MORE
+) -> CostEstimate:
+    """Return what a trial whose load writers offer costs at the region's list prices, where all is as assumed."""
     arrives, offered = measure_of(trial.experiment).arrives, events(trial, assumed)
     delivered = math.ceil(offered * trial.record.matching_share) if arrives else 0
     batches = _batches(trial, delivered, assumed)
@@ -85,7 +77,7 @@ def _estimate(trial: TrialPlan, assumed: Assumptions, region: str, *, at_most: b
     held_s = load_s(trial, assumed) + (trial.drain_limit_s if assumed.drains else 0)
     hours = (held_s + assumed.around_s + assumed.ready_s * (len(trial.phases) if assumed.expected else 0)) / 3_600
     return bill(
-        *store_lines(trial, Offered(offered + trial.preloaded_keys, assumed.canaries, hours)),
+        *store_lines(trial, Offered(offered + trial.preloaded_keys, assumed.canaries, hours, objects=own.objects)),
         line(prices.LAMBDA_REQUEST, invocations),
         line(prices.LAMBDA_GB_S, _billed_s(trial, batches, offered, assumed) * FUNCTION_MEMORY_MB / 1_024),
         line(prices.RESULTS_WRITE, results_writes(_offering_s(trial, assumed), delivered, batches)),
@@ -94,7 +86,7 @@ def _estimate(trial: TrialPlan, assumed: Assumptions, region: str, *, at_most: b
         *_load_host_lines(trial, assumed),
         line(prices.STATE_TRANSITION, _transitions(trial, assumed)),
         line(prices.LOGS_GB, log_bytes(trial, delivered, batches, invocations) / 1e9),
-        *(dag_amounts(trial, assumed, at_most=at_most) if trial.dags else ()),
+        *own.amounts,
         region=region,
     )
 
@@ -118,10 +110,10 @@ def queue_requests(trial: TrialPlan, there_s: float) -> float:
     return QUEUE_REQUESTS_PER_ITEM * items(trial) + there_s / QUEUE_POLL_S
 
 
-def _s3_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
-    if not trial.dags:
+def _s3_lines(_trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
+    if offered.objects is None:
         return (line(prices.S3_PUT, offered.number + offered.canaries),)
-    puts, gets = dag_requests(trial)
+    puts, gets = offered.objects
     note = "as the DAG says, of all executions"
     return line(prices.S3_PUT, puts * offered.number, note), line(prices.S3_GET, gets * offered.number, note)
 

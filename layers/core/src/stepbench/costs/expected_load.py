@@ -50,13 +50,13 @@ def offered_s(trial: TrialPlan, phase: Phase, assumed: Assumptions) -> float:
     """Return how long a phase's load takes: clients of a closed loop may be done before its time is up."""
     if not assumed.expected:
         return phase.length_s
-    if trial.experiment == "dataflow" and phase.closed is None:
+    if trial.dags and phase.closed is None:
         return phase.length_s + execution_s(trial, phase, assumed)
     if phase.closed is None:
         return phase.length_s * share_needed(trial, phase)
     if phase.closed.operations is None:
         return phase.length_s
-    if trial.experiment == "dataflow":
+    if trial.dags:
         in_turn_s = math.ceil(phase.closed.operations / phase.closed.clients) * execution_s(trial, phase, assumed)
     else:
         in_turn_s = phase.closed.operations / _closed_per_s(trial, phase, assumed)
@@ -100,6 +100,6 @@ def _closed_per_s(trial: TrialPlan, phase: Phase, assumed: Assumptions) -> float
     """Return how many operations a closed loop's clients make a second."""
     if phase.closed is None or assumed.answer_s is None:
         return math.inf
-    answer_s = execution_s(trial, phase, assumed) if trial.experiment == "dataflow" else assumed.answer_of(trial)
+    answer_s = execution_s(trial, phase, assumed) if trial.dags else assumed.answer_of(trial)
     per_s = phase.closed.clients / (phase.closed.think_ms / 1e3 + answer_s)
     return min(per_s, assumed.most_of(trial.target.store, trial.writers))

@@ -153,13 +153,15 @@ class Offered(NamedTuple):
     What a store is asked for, or was: a bill's quantities.
 
     number: events or operations and what is preloaded; canaries: writes before the load; hours: how long the target is
-    held; stretches: all of it by the capacity that a table had, in order, once that is known.
+    held; stretches: all of it by the capacity that a table had, in order, once that is known. objects: how many objects
+    an event puts and gets on average, where it is none itself.
     """
 
     number: int
     canaries: int
     hours: float
     stretches: tuple[Stretch, ...] = ()
+    objects: tuple[float, float] | None = None
 
 
 def record_bytes(workload: Workload) -> int:

@@ -19,7 +19,7 @@ from stepbench import digits
 from stepbench.contracts.api import PlanList
 from stepbench.contracts.runs import DEFAULT_TEAM, ENDED_STATES, WAITING_STATES
 from stepbench.report.environment import template_environment
-from stepbench.report.headline import fit
+from stepbench.report.words import fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,14 +14,14 @@ from stepbench.contracts.target import (
     ReferenceTarget,
     S3Target,
 )
-from stepbench.contracts.transfer import FilesTarget
+from stepbench.contracts.transfer.plan import FilesTarget
 from stepbench.errors import PlanError, Problem
 from stepbench.wire.addresses import endpoint_error, parse_endpoint
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.transfer import AnyTarget
+    from stepbench.contracts.transfer.plan import AnyTarget
     from stepbench.drivers.blobs import BlobStore
     from stepbench.drivers.protocol import Driver, StoreRoom
     from stepbench.settings import Settings
@@ -63,13 +63,10 @@ def build_driver(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
     _admit_endpoint(spec, settings)
     room = room_of(spec.plan.target)
     experiment = spec.plan.experiment
-    if experiment == "dataflow":
-        from stepbench.drivers.dataflow import DataflowDriver
-
-        return DataflowDriver(spec, settings, clock, build_blobs(spec, settings, clock))
-    build = {"trigger": room.trigger, "operations": room.operations, "transfer": room.transfer}[experiment]
+    offers = {"trigger": room.trigger, "operations": room.operations, "transfer": room.transfer}
+    build = offers.get(experiment)
     if build is None:
-        raise _lacks(spec, {"trigger": "triggers", "operations": "operations", "transfer": "transfers"}[experiment])
+        raise _lacks(spec, {"trigger": "triggers"}.get(experiment, experiment))
     return build(spec, settings, clock)
 
 

@@ -31,7 +31,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.errors import RecordsUnavailableError
 from stepbench.load_host.item import run_item
 from stepbench.records.storage import layout
-from stepbench.stages.services import connect
+from stepbench.services import connect
 from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from stepbench.contracts.tasks import RunWriterInput
+from stepbench.services import stage_handler
 from stepbench.stages.run_writer import run_writer
-from stepbench.stages.services import stage_handler
 
 
 def run_item(task: dict[str, Any], environ: Mapping[str, str], host: Connection) -> None:

@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.trial import TrialFields
-from stepbench.dataflow.application import ApplicationError, faults_of, find_maker, find_task, parameters_of
-from stepbench.dataflow.application_parameters import Given
 from stepbench.errors import Problem
+from stepbench.experiments.dataflow.tasks.application import (
+    ApplicationError,
+    faults_of,
+    find_maker,
+    find_task,
+    parameters_of,
+)
+from stepbench.experiments.dataflow.tasks.application_parameters import Given
 from stepbench.planning.problems import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from stepbench.contracts.dataflow import Dag, Stage
+    from stepbench.contracts.dataflow.dag import Dag, Stage
     from stepbench.planning.expansion import Expanded
 
 _REMEDY = "Name one that there is, or add a module with it to dataflow/applications."

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.plan import Plan, TransferTrial, TrialSpec
-from stepbench.costs import estimate
+from stepbench.contracts.measure import traits_of
+from stepbench.contracts.plan import Plan, TrialSpec
 from stepbench.costs.assumptions import AWS
 from stepbench.errors import PlanError, Problem, has_query, without_queries
+from stepbench.experiments.estimates import estimate
 from stepbench.planning.matrix import Combination, MatrixError, combinations
 
 if TYPE_CHECKING:
@@ -102,9 +103,9 @@ def expanded(plan: Plan) -> tuple[Expanded, ...]:
 
 
 def _repeated(trial: AnyTrial, repeat: int) -> AnyTrial:
-    if isinstance(trial, TransferTrial):
-        return trial.model_copy(update={"seed": (trial.seed + repeat) % SEEDS})
-    update: dict[str, Any] = {"seed": (trial.seed + repeat) % SEEDS, "phases": trial.run_phases}
+    update: dict[str, Any] = {"seed": (trial.seed + repeat) % SEEDS}
+    if traits_of(trial.experiment).windows:
+        update["phases"] = trial.run_phases
     if trial.workload is not None:
         seed = (trial.workload.seed + repeat) % SEEDS
         update["workload"] = trial.workload.model_copy(update={"seed": seed})

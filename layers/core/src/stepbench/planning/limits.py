@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import AutoscaledCapacity, DynamoDbTarget
-from stepbench.costs import budgeted
 from stepbench.costs.price_table import table_date
 from stepbench.errors import PlanError, Problem
+from stepbench.experiments.estimates import budgeted
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import NOTHING
 from stepbench.tuning.models import model_problems

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from stepbench.contracts.plan import AnyTrial
-    from stepbench.contracts.transfer import AnyTarget
+    from stepbench.contracts.transfer.plan import AnyTarget
 
 MAX_PROBLEMS = 20
 """A hundred combinations that break one rule are the same mistake."""

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.costs.dataflow import transitions_of
+from stepbench.contracts.plan import offered_plan
 from stepbench.errors import Problem
+from stepbench.experiments.dataflow.prices import transitions_of
 from stepbench.planning.expansion import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from stepbench.contracts.dataflow import Dag
+    from stepbench.contracts.dataflow.dag import Dag
     from stepbench.contracts.phase import LoadStep
     from stepbench.contracts.plan import Plan
 
@@ -66,10 +67,11 @@ def orchestration_problems(plan: Plan, buckets: Mapping[str, Bucket]) -> Iterato
     one before has ended, at a rate that nobody knows before.
     """
     for trial in expanded(plan):
-        if trial.plan.experiment != "dataflow":
+        if not trial.plan.dags:
             continue
-        for index, phase in enumerate(trial.plan.run_phases):
-            dag = trial.plan.dag_of(phase)
+        own = offered_plan(trial.plan)
+        for index, phase in enumerate(own.run_phases):
+            dag = own.dag_of(phase)
             for name, each in ((STARTS, 1), (TRANSITIONS, _transitions(dag))):
                 if not buckets[name].lasts(phase.load, each):
                     at = f"trials[{trial.source}].phases[{index}].load"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.phase import Window
-from stepbench.contracts.plan import TransferTrial
+from stepbench.contracts.plan import offered_plan
 from stepbench.errors import Problem
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def schedule_problems(trials: Sequence[Expanded]) -> list[Problem]:
     found = (
         problem
         for trial in trials
-        if not isinstance(trial.plan, TransferTrial)
-        for problem in _trial_problems(trial, trial.plan)
+        if traits_of(trial.plan.experiment).windows
+        for problem in _trial_problems(trial, offered_plan(trial.plan))
     )
     return list(dict.fromkeys(found))  # once, however often a trial is repeated
 

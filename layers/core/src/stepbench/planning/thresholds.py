@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.remedies import alternatives, near_miss
 from stepbench.contracts.threshold.parser import ThresholdError, parse_threshold
 from stepbench.contracts.threshold.words import OF_TRIGGERS
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.threshold.words import Threshold
     from stepbench.planning.expansion import Expanded
-
-
-ARRIVING = ("trigger", "dataflow")
-"""The experiments whose events arrive: those of a DAG when its execution has completed."""
 
 
 class _Planned(NamedTuple):
@@ -70,12 +67,12 @@ def thresholds_about(texts: Sequence[str], trials: Sequence[Expanded]) -> tuple[
 
 def _windows(trials: Sequence[Expanded]) -> Iterator[_Planned]:
     for trial in trials:
-        experiment = trial.plan.experiment
+        traits = traits_of(trial.plan.experiment)
         mix = trial.plan.workload.mix if trial.plan.workload else None
         kinds = frozenset(kind.name.lower() for kind in mix.kinds) if mix else frozenset()
         for phase in trial.plan.phases:
             for window in phase.all_windows():
-                yield _Planned(window.name, experiment in ARRIVING, kinds, experiment == "transfer")
+                yield _Planned(window.name, traits.latency.arrives, kinds, not traits.windows)
 
 
 _NOTHING = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.transfer import TransferTrial
+from stepbench.contracts.plan import offered_plan
 from stepbench.costs import assumptions
 from stepbench.costs.expected_load import offered_s as expected_s
 from stepbench.costs.expected_load import share_needed
-from stepbench.costs.transfer import transfer_s
+from stepbench.experiments.registry import experiment_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,9 +58,7 @@ def trial_s(plan: AnyTrial, overheads: Overheads) -> float:
 
 def offered_load_s(plan: AnyTrial, overheads: Overheads) -> float:
     """Return how many seconds of a trial are load and rests."""
-    if isinstance(plan, TransferTrial):
-        return transfer_s(plan, overheads.assumed.transfer)
-    return sum(phase.settle_s + offered_s(plan, phase, overheads) for phase in plan.run_phases)
+    return experiment_of(plan.experiment).offering.load_s(plan, overheads.assumed)
 
 
 def offered_s(plan: TrialPlan, phase: Phase, overheads: Overheads) -> float:
@@ -80,8 +78,7 @@ def overdue_s(trials: Sequence[AnyTrial], overheads: Overheads) -> float:
 
 def between_s(plan: AnyTrial, phases: Iterable[Phase], overheads: Overheads) -> float:
     """Return what orchestration adds to these phases of a trial: nothing where one follows without a gap."""
-    writers = 1 if isinstance(plan, TransferTrial) else plan.writers
-    before_s = overheads.phase_s + overheads.writer_s * (writers - 1)
+    before_s = overheads.phase_s + overheads.writer_s * (plan.writers - 1)
     return sum(
         before_s * (not phase.gapless) * _share(plan, phase)
         + overheads.metrics_s * (phase.probe or phase.uses_found_rate) * _share(plan, phase)
@@ -91,4 +88,4 @@ def between_s(plan: AnyTrial, phases: Iterable[Phase], overheads: Overheads) -> 
 
 def _share(plan: AnyTrial, phase: Phase) -> float:
     """Return which share of a search's probes is made."""
-    return share_needed(plan, phase) if phase.probe and not isinstance(plan, TransferTrial) else 1
+    return share_needed(offered_plan(plan), phase) if phase.probe else 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.contracts.measure import traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +145,7 @@ def describe_accounting(trials: Sequence[TrialSummary]) -> str:
     by_noun: dict[str, list[Accounting]] = {"event": [], "execution": [], "operation": []}
     for trial in trials:
         if trial.accounting is not None:
-            awaited = "event" if trial.experiment != "dataflow" else "execution"
+            awaited = traits_of(trial.experiment).noun
             by_noun[awaited if trial.accounting.awaited else "operation"].append(trial.accounting)
     accounts = [each for own in by_noun.values() for each in own]
     clauses = [_describe_kind(noun, own) for noun, own in by_noun.items() if any(each.offered for each in own)]

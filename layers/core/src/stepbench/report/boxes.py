@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.drawn import BoxStats
-    from stepbench.contracts.measure import Experiment
+    from stepbench.contracts.measure import ExperimentName
     from stepbench.contracts.result import TrialResult
     from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns, Row, WindowRow
@@ -52,7 +52,7 @@ class BoxFigure:
     drawn: tuple[Box, ...]
     low_ms: float
     top_ms: float
-    experiment: Experiment = "trigger"
+    experiment: ExperimentName = "trigger"
 
 
 def box_figures(results: Sequence[TrialResult]) -> tuple[BoxFigure, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.report.headline import name_caveat_kind
 from stepbench.report.labels import trial_labels
+from stepbench.report.words import name_caveat_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from stepbench.contracts.drawn import EcdfCurve, SeriesPoint
-    from stepbench.contracts.measure import Experiment
+    from stepbench.contracts.measure import ExperimentName
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialResult
     from stepbench.report.curves import Legend
@@ -48,7 +48,7 @@ class EcdfFigure:
     quantiles: Columns
     legend: Legend
     not_drawn: tuple[tuple[str, float], ...]
-    experiment: Experiment = "trigger"
+    experiment: ExperimentName = "trigger"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""All figures of a report, what `page.js` draws them from, and the drawing runtime as one script."""
+"""Figures of a report: what `page.js` draws them from, and the drawing runtime as one script."""
 
 from __future__ import annotations
 
@@ -11,23 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.measure import measure_of
 from stepbench.errors import find_control, printable
-from stepbench.report.boxes import ROW_PX, BoxFigure, box_figures
-from stepbench.report.datasets import EcdfFigure, ecdf_figures
-from stepbench.report.percentiles import percentile_figures
-from stepbench.report.shares import ROW_PX as SHARE_ROW_PX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from importlib.resources.abc import Traversable
 
-    from stepbench.contracts.measure import Experiment
-    from stepbench.contracts.result import TrialResult
+    from stepbench.contracts.measure import ExperimentName
     from stepbench.report.datasets import TimeFigure
     from stepbench.report.labels import Columns
-    from stepbench.report.matrix import MatrixFigure
-    from stepbench.report.operations import ScalingFigure
-    from stepbench.report.percentiles import PercentileFigure
-    from stepbench.report.shares import ShareFigure
     from stepbench.report.steps import StepFigure
 
 
@@ -44,64 +35,10 @@ class Drawing:
     data: Mapping[str, Columns]
     params: Mapping[str, Any]
     height_px: int | None = None
-    experiment: Experiment = "trigger"
+    experiment: ExperimentName = "trigger"
 
 
-@dataclass(frozen=True)
-class Figures:
-    """It holds the figures that show all trials together."""
-
-    curves: tuple[EcdfFigure, ...]
-    boxes: tuple[BoxFigure, ...]
-    matrix: tuple[MatrixFigure, ...]
-    shares: tuple[ShareFigure, ...]
-    percentiles: tuple[PercentileFigure, ...]
-    scaling: tuple[ScalingFigure, ...]
-
-
-def run_figures(
-    results: Sequence[TrialResult],
-    matrix: tuple[MatrixFigure, ...],
-    shares: tuple[ShareFigure, ...],
-    scaling: tuple[ScalingFigure, ...] = (),
-) -> Figures:
-    """Return the figures of all trials together."""
-    return Figures(ecdf_figures(results), box_figures(results), matrix, shares, percentile_figures(results), scaling)
-
-
-def run_drawings(figures: Figures) -> Iterator[Drawing]:
-    """Yield the drawings of distributions, boxes, matrices, shares, and what only operations have."""
-    for place, curves in enumerate(figures.curves):
-        names = curves.legend.names
-        data = {
-            "curves": curves.curves, "curves-names": names, "quantiles": curves.quantiles, "quantiles-names": names
-        }  # fmt: skip
-        yield Drawing(f"ecdf-{place}", "ecdf", data, curves.legend.params, experiment=curves.experiment)
-    for place, boxes in enumerate(figures.boxes):
-        axis = {"labels": boxes.labels, "low": boxes.low_ms, "top": boxes.top_ms}
-        data = {"boxes": boxes.boxes, "parts": boxes.parts}
-        yield Drawing(f"boxes-{place}", "boxes", data, axis, ROW_PX * len(boxes.labels), boxes.experiment)
-    for place, each in enumerate(figures.matrix):
-        yield Drawing(f"matrix-{place}", each.chart, each.data, each.params, each.height_px, each.experiment)
-    for place, share in enumerate(figures.shares):
-        height_px = SHARE_ROW_PX * len(share.labels)
-        yield Drawing(
-            f"shares-{place}", "shares", {"shares": share.bars}, {"labels": share.labels, "top": share.top}, height_px
-        )
-    yield from _operation_drawings(figures)
-
-
-def _operation_drawings(figures: Figures) -> Iterator[Drawing]:
-    for place, curves in enumerate(figures.percentiles):
-        legend = curves.legend
-        data = {"percentiles": curves.percentiles, "percentiles-names": legend.names}
-        chart = "percentiles-runs" if legend.repeated else "percentiles"
-        yield Drawing(f"percentiles-{place}", chart, data, legend.params, experiment="operations")
-    for place, scaling in enumerate(figures.scaling):
-        yield Drawing(f"scaling-{place}", "scaling", scaling.data, scaling.params)
-
-
-def time_drawings(anchor: str, figure: TimeFigure, experiment: Experiment) -> Iterator[Drawing]:
+def time_drawings(anchor: str, figure: TimeFigure, experiment: ExperimentName) -> Iterator[Drawing]:
     """Yield a trial over time: latency above rates."""
     rates = "rates" if measure_of(experiment).arrives else "operation-rates"
     data = {"seconds": figure.seconds, "phases": figure.phases, "stalls": figure.stalls}
@@ -110,7 +47,7 @@ def time_drawings(anchor: str, figure: TimeFigure, experiment: Experiment) -> It
     yield Drawing(f"rates-{anchor}", rates, data, {"top": figure.top_per_s})
 
 
-def step_drawings(anchor: str, number: int, figure: StepFigure, experiment: Experiment) -> Iterator[Drawing]:
+def step_drawings(anchor: str, number: int, figure: StepFigure, experiment: ExperimentName) -> Iterator[Drawing]:
     """Yield a phase across its steps: latency above rates, then each step close up."""
     place = f"{anchor}-{number}"
     shared = {"steps": figure.steps, "windows": figure.windows, "changes": figure.changes}
@@ -153,7 +90,7 @@ def _chart_name(drawing: Drawing) -> str:
     return drawing.chart if drawing.experiment == "trigger" else f"{drawing.chart}-{drawing.experiment}"
 
 
-def _name_latency(chart: dict[str, Any], experiment: Experiment) -> dict[str, Any]:
+def _name_latency(chart: dict[str, Any], experiment: ExperimentName) -> dict[str, Any]:
     measure = measure_of(experiment)
     text = (
         json.dumps(chart, ensure_ascii=False).replace("{latency}", measure.name).replace("{formula}", measure.formula)

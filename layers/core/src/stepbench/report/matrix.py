@@ -15,7 +15,7 @@ from stepbench.report.labels import columns, short
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stepbench.contracts.measure import Experiment
+    from stepbench.contracts.measure import ExperimentName
     from stepbench.report.groups import TrialGroup
     from stepbench.report.labels import Columns, Row
 
@@ -42,7 +42,7 @@ class MatrixFigure:
     params: dict[str, Any]
     emulated: bool
     height_px: int | None = None
-    experiment: Experiment = "trigger"
+    experiment: ExperimentName = "trigger"
 
     @property
     def joined(self) -> bool:

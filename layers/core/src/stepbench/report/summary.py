@@ -24,7 +24,7 @@ from stepbench.contracts.result import (
     TrialSummary,
 )
 from stepbench.errors import ServerEndedError
-from stepbench.report.headline import state_of
+from stepbench.report.words import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from stepbench.analysis.effects import OF_INTEREST_WORDS
 from stepbench.analysis.pairs import TRIAL
 from stepbench.analysis.verdict_text import describe_share
 from stepbench.analysis.verdicts import take_turns
-from stepbench.report.headline import name_caveat_kind
+from stepbench.report.words import name_caveat_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.analysis.evidence import gather
-from stepbench.analysis.transfer_evidence import gather_transfers
-from stepbench.analysis.transfer_trial import transfer_result
-from stepbench.analysis.trial import trial_result
+from stepbench.analysis.evidence import Stored
 from stepbench.contracts.tasks import AnalyseTrialInput, AnalyseTrialOutput
+from stepbench.experiments.registry import experiment_of
 from stepbench.records.storage import layout
 from stepbench.stages.deployment import deployment
 
 if TYPE_CHECKING:
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 
 def analyse_trial(task: AnalyseTrialInput, services: Services) -> AnalyseTrialOutput:
@@ -26,11 +24,8 @@ def analyse_trial(task: AnalyseTrialInput, services: Services) -> AnalyseTrialOu
     """
     spec = services.trial(task.ref)
     stack = deployment(services.settings)
-    stored = (spec, task.failure, services.runs, services.table)
-    if spec.plan.experiment == "transfer":
-        result = transfer_result(gather_transfers(*stored, deployment=stack))
-    else:
-        result = trial_result(gather(*stored, services.clock, deployment=stack))
+    stored = Stored(spec, task.failure, services.runs, services.table, services.clock, stack)
+    result = experiment_of(spec.plan.experiment).analysis.analyse(stored)
     key = layout.trial_key(task.ref, "result.json")
     services.runs.put_model(key, result)
     return AnalyseTrialOutput(result_key=key)

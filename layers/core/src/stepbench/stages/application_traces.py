@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.application import Application, Traces
     from stepbench.contracts.plan import Plan
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 LIMIT_S = 120
 """All applications together have so long: no call is started after that, and the function has 180 s."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.identity import EventId
-from stepbench.contracts.measure import measure_of
+from stepbench.contracts.measure import measure_of, traits_of
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.records.join.joined import Joined
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 RETRY_S, POLL_S = 1.5, 0.25
 """A watcher records once a second: to look a little longer is quicker than the state machine's own round."""
@@ -56,7 +56,7 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     files = services.table.files(tag)
     expected = sum(file.expected for file in files)
     entries = services.table.t4_count(tag)
-    ends = told_ends(tag, services.table) if spec.plan.experiment == "dataflow" else None
+    ends = told_ends(tag, services.table) if traits_of(spec.plan.experiment).completes else None
     failed = {event for event, completed in (ends or {}).items() if not completed}
     arrived = min(entries, expected)
     limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.offered.drain_limit_s * 1e9)

@@ -11,6 +11,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.preload import preloaded_value
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.experiments.registry import experiment_of
 from stepbench.model.pending import perform
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
@@ -23,7 +24,7 @@ from stepbench.workload.operations import Contents
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.workload import Workload
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver, OpenDriver
 
 CALL_LIMIT_S = 20
@@ -58,17 +59,19 @@ def await_target(task: AwaitTargetInput, services: Services, *, build: BuildDriv
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
-    if spec.plan.experiment == "transfer":
+    staging = experiment_of(spec.plan.experiment).staging
+    if staging.PROOF == "files":
         return AwaitTargetOutput(ready=True)  # SeedFiles has seen each file, for as long as that took
     if services.clock.now_ns() / 1e9 > task.ready_by.timestamp():
         by = f"{task.ready_by:%Y-%m-%d %H:%M:%S} UTC"
-        message = f"{_what(spec)} by {by}{_last_error(spec, services, build)}: {_hint(spec)}"
+        found = f"{staging.describe_unproven(spec, IN_A_ROW)} by {by}{_last_error(spec, services, build)}"
+        message = f"{found}: {staging.where_to_look(spec)}"
         raise TargetUnavailableError(message)
     call_ends_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
     if spec.plan.pull and not _await_watcher(spec, services, call_ends_ns):
         return AwaitTargetOutput(ready=False)
     with open_driver(spec, services, build) as opened:
-        proven = _delivers if spec.plan.workload is None else _serves
+        proven = _delivers if staging.PROOF == "arrivals" else _serves
         limits = _Limits(call_ends_ns, _refusals_count_from_ns(task, spec, services))
         return AwaitTargetOutput(ready=proven(spec, services, opened, limits))
 
@@ -86,25 +89,6 @@ def _refusals_count_from_ns(task: AwaitTargetInput, spec: TrialSpec, services: S
         return now_ns
     spread_s = task.ready_by.timestamp() - delivery_limit_s(spec, services.settings) + SPREADING_S
     return max(now_ns, round(spread_s * _SECOND_NS))
-
-
-def _what(spec: TrialSpec) -> str:
-    store = spec.plan.target.store
-    if spec.plan.workload is not None:
-        return f"no probe of {store} worked"
-    if spec.plan.experiment == "dataflow":
-        return f"no {IN_A_ROW} executions of a DAG in a row, without tasks, came to their end"
-    return f"no {IN_A_ROW} canaries in a row came through {store}'s trigger"
-
-
-def _hint(spec: TrialSpec) -> str:
-    if spec.plan.workload is not None:
-        return "look at whether the store runs, and whether RunWriter's function may use it"
-    if spec.plan.pull:
-        return "look at WatchChanges' log, and whether its function reaches the store"
-    if spec.plan.experiment == "dataflow":
-        return "look at executions of the machine that runs DAGs, and at EndDataflow's log"
-    return f"look at {spec.offered.receiver}'s log, and whether the store may invoke it"
 
 
 def _last_error(spec: TrialSpec, services: Services, build: BuildDriver | None) -> str:

@@ -15,7 +15,7 @@ from stepbench.stages.turns import let_in, now
 
 if TYPE_CHECKING:
     from stepbench.contracts.run_tasks import AwaitTurnInput
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 ONE_RUN = "stack#one-run"
 """A target that all runs have in common where the stack runs one at a time."""

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.drivers.sql.access import Access
+    from stepbench.services import Services
     from stepbench.stages.custom_resource import Answer
-    from stepbench.stages.services import Services
 
     ClientOf = Callable[[str], Any]
     """boto3's client of `dsql` in a region."""

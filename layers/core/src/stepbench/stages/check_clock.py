@@ -26,9 +26,9 @@ from stepbench.errors import TargetUnavailableError
 from stepbench.model.pending import result_of
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
+from stepbench.services import Services, connect
 from stepbench.stages.event_loop import measuring_runner
 from stepbench.stages.receive_events import open_receiver, receive_events
-from stepbench.stages.services import Services, connect
 from stepbench.wire.http1.pool import PoolLimits, parse_address
 
 if TYPE_CHECKING:

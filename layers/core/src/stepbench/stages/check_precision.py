@@ -20,7 +20,7 @@ from stepbench.records.storage import layout
 if TYPE_CHECKING:
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 STOP_LEAD_S = 10.0
 """Writers look once a second; a look takes some milliseconds, on a laptop with more to do than it can seconds."""

@@ -18,61 +18,17 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput
-from stepbench.contracts.transfer import TransferTrial
+from stepbench.experiments.registry import experiment_of
 from stepbench.records.formats.report_lines import PATTERN, LogCollection, ReportPage, parse_reports
-from stepbench.records.formats.t4_lines import is_logged, t4_filter
-from stepbench.records.formats.transfer_log import transfer_filter
 from stepbench.records.storage import layout
 from stepbench.records.storage.refusals import unavailable
-from stepbench.records.storage.run_store import T4Page, logged_requests
-from stepbench.records.storage.stored_transfers import logged_reads, read_transfers
+from stepbench.records.storage.run_store import T4Page
 from stepbench.stages.refused_deliveries import collect_refused
 
 if TYPE_CHECKING:
-    from stepbench.stages.services import Services
+    from stepbench.experiments.protocol import Logs
+    from stepbench.services import Services
 
-RECEIVER, WATCHER = "ReceiveEvents", "WatchChanges"
-FUNCTIONS = (
-    RECEIVER,
-    "RunWriter",
-    WATCHER,
-    "PrepareTarget",
-    "AwaitTarget",
-    "ScaleTarget",
-    "PlanPhase",
-    "AwaitArrivals",
-    "CheckPrecision",
-    "MeasureUtilisation",
-)
-"""Which functions a trial runs before its logs are read, and so whose logs it reads."""
-TRANSFER = "RunTransfer"
-TRANSFER_FUNCTIONS = (
-    TRANSFER,
-    "RefreshSandboxes",
-    "PrepareTarget",
-    "SeedFiles",
-    "AwaitTarget",
-    "PlanPhase",
-    "AwaitArrivals",
-)
-"""The same of a trial of `transfer`."""
-DATAFLOW = "EndDataflow"
-DATAFLOW_FUNCTIONS = (
-    DATAFLOW,
-    "RunTask",
-    "RunVideoTask",
-    "RunLearningTask",
-    "RunWriter",
-    "PrepareTarget",
-    "MakeInput",
-    "MakeVideoInput",
-    "MakeLearningInput",
-    "AwaitTarget",
-    "ScaleTarget",
-    "PlanPhase",
-    "AwaitArrivals",
-)
-"""The same of a trial of `dataflow`."""
 MAX_INVOCATIONS = 100_000
 SLICE_MS = 60_000
 PAGE_EVENTS = 10_000
@@ -91,8 +47,8 @@ class _Cursor(Contract):
     """
     The content of the opaque token: where to read on. `every`: see `LogCollection`.
 
-    `function` counts through the functions, where `receiver` stands for the first; past their end come the records that
-    were printed into `line_groups`. `log_t4` is the plan's. `calls`: see `LogCollection`.
+    `function` counts through the functions, of which `receiver` is the first; past their end come the records that
+    were printed into `line_groups`. `calls`: see `LogCollection`.
     """
 
     function: int = 0
@@ -104,15 +60,10 @@ class _Cursor(Contract):
     to_ms: int
     every: int
     deadline_ns: int
-    log_t4: str = "none"
     line_groups: tuple[str, ...] = ()
-    receiver: str = RECEIVER
+    receiver: str
+    functions: tuple[str, ...]
     calls: int = 0
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        of_experiment = {TRANSFER: TRANSFER_FUNCTIONS, DATAFLOW: DATAFLOW_FUNCTIONS}
-        return of_experiment.get(self.receiver, (self.receiver, *FUNCTIONS[1:]))
 
     @property
     def done(self) -> bool:
@@ -197,25 +148,24 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
 
 
 def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
-    plan, prefix = services.trial(ref).plan, services.settings.function_prefix
-    groups: tuple[str, ...]
-    if isinstance(plan, TransferTrial):  # of a group that a stack does not have, no function may even ask
-        receiver = TRANSFER
-        of_platform = {"lambda": _function_group(TRANSFER, prefix), "fargate": f"/aws/ecs/{prefix}-{TRANSFER}Task"}
-        groups = tuple(of_platform[platform] for platform in plan.platforms)
-    else:
-        receiver, printing = plan.receiver, WATCHER if plan.pull else RECEIVER
-        groups = () if plan.log_t4 == "none" else (_function_group(printing, prefix),)
-    expected = len(_recorded(ref, receiver, "none", services)[0])
+    prefix = services.settings.function_prefix
+    logs = _logs(ref, services)
+    receiver = logs.functions[0]
+    expected = len(logs.recorded(ref, services.runs, services.table)[0])
     return _Cursor(
         from_ms=_trial_start_ms(ref, services, now_ns) - _MARGIN_MS,
         to_ms=now_ns // 1_000_000 + _MARGIN_MS,
         every=-(-expected // MAX_INVOCATIONS) or 1,
         deadline_ns=now_ns + LATE_NS,
-        log_t4=plan.log_t4,
-        line_groups=groups,
+        line_groups=tuple(each.format(prefix=prefix) for each in logs.line_groups),
         receiver=receiver,
+        functions=logs.functions,
     )
+
+
+def _logs(ref: TrialRef, services: Services) -> Logs:
+    plan = services.trial(ref).plan
+    return experiment_of(plan.experiment).staging.logs(plan)
 
 
 def _function_group(function: str, prefix: str) -> str:
@@ -258,8 +208,7 @@ def _read_page(ref: TrialRef, cursor: _Cursor, services: Services) -> _Cursor | 
 def _request_page(ref: TrialRef, cursor: _Cursor, services: Services) -> dict[str, Any] | None:
     from_ms, to_ms = cursor.span_ms()
     group = cursor.group(services.settings.function_prefix)
-    printed = transfer_filter if cursor.receiver == TRANSFER else t4_filter
-    pattern = printed(ref.tag) if cursor.reads_lines else PATTERN
+    pattern = _logs(ref, services).pattern(ref.tag) if cursor.reads_lines else PATTERN
     more = {"nextToken": cursor.next} if cursor.next else {}
     try:
         answer: dict[str, Any] = services.aws("logs").filter_log_events(
@@ -277,8 +226,8 @@ def _request_page(ref: TrialRef, cursor: _Cursor, services: Services) -> dict[st
 
 
 def _compare(ref: TrialRef, cursor: _Cursor, services: Services) -> LogCollection:
-    expected, wanted = _recorded(ref, cursor.receiver, cursor.log_t4, services)
-    logged = logged_reads if cursor.receiver == TRANSFER else logged_requests
+    logs = _logs(ref, services)
+    expected, wanted = logs.recorded(ref, services.runs, services.table)
     seen: set[str] = set()
     for key in services.runs.keys(layout.trial_key(ref, f"logs/{cursor.receiver}/")):
         seen.update(line.request_id for line in services.runs.get_model(key, ReportPage).lines)
@@ -287,22 +236,7 @@ def _compare(ref: TrialRef, cursor: _Cursor, services: Services) -> LogCollectio
         expected=len(expected),
         seen=len(expected & seen),
         t4_expected=len(wanted),
-        t4_seen=len(wanted & logged(ref, services.runs)) if wanted else 0,
+        t4_seen=len(wanted & logs.printed(ref, services.runs)) if wanted else 0,
         calls=cursor.calls,
         shared=were_shared(ref.run_id, cursor.own_from_ms * 1_000_000, services),
     )
-
-
-def _recorded(ref: TrialRef, receiver: str, log_t4: str, services: Services) -> tuple[set[str], set[str]]:
-    """Return request ids of receivers' invocations, or of transfers', and names of records that have to be in a log."""
-    if receiver == TRANSFER:
-        rows = read_transfers(ref, services.runs)
-        return {row.task for row in rows if row.platform == "lambda"}, {row.name for row in rows}
-    received, logged = set[str](), set[str]()
-    for item in services.table.t4_items(ref.tag):
-        request_id = str(item["sk"]).rpartition("#")[0]
-        if item["source"] == "receiver":
-            received.add(request_id)
-        if item["n"] and is_logged(log_t4, request_id):
-            logged.add(request_id)
-    return received, logged

@@ -19,7 +19,7 @@ from stepbench.stages.turns import leave, now
 if TYPE_CHECKING:
     from stepbench.contracts.run_tasks import ConcludeRunInput
     from stepbench.contracts.runs import RunState
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 CONFIRMING = "-confirm"
 MAX_NAME = 80

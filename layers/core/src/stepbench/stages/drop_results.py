@@ -17,8 +17,8 @@ from stepbench.records.storage.emptying import empty_bucket
 from stepbench.stages.custom_resource import failed, is_of_cloudformation, put_answer, refused, succeeded
 
 if TYPE_CHECKING:
+    from stepbench.services import Services
     from stepbench.stages.custom_resource import Answer
-    from stepbench.stages.services import Services
 
 LIMIT_S = 780
 """So much of the function's 900 s may pass: the answer, or the next call, must still be made."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.dataflow_rows import DagEnd, EndDataflowOutput
+from stepbench.contracts.dataflow.rows import DagEnd, EndDataflowOutput
 from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.formats.t4 import Entry, pack
@@ -21,7 +21,7 @@ from stepbench.workload.topology import all_objects, object_key
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepbench.contracts.dataflow_rows import EndDataflowInput
+    from stepbench.contracts.dataflow.rows import EndDataflowInput
     from stepbench.contracts.identity import EventId
     from stepbench.contracts.plan import TrialSpec
     from stepbench.stages.receive_events import Receiver

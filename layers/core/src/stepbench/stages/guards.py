@@ -8,33 +8,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.phase import MAX_PRECISION_CHECKS
+from stepbench.contracts.plan import offered_plan
 from stepbench.contracts.regressions import NamedRun
 from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
-from stepbench.contracts.target import (
-    AutoscaledCapacity,
-    Capacity,
-    DynamoDbTarget,
-    OnDemandCapacity,
-    ProvisionedCapacity,
-)
-from stepbench.contracts.transfer import TransferTrial
-from stepbench.costs.dynamodb import blob_write_units
+from stepbench.contracts.target import DynamoDbTarget
+from stepbench.costs.capacity import peak_units, provisioned_units
 from stepbench.errors import PlanError, Problem, RunEndedError
+from stepbench.experiments.registry import experiment_of
 from stepbench.observability import logger
 from stepbench.planning import expanded
 from stepbench.planning.orchestration import QUOTA_NAMES, Bucket, default_buckets, orchestration_problems
 from stepbench.records.storage.run_register import Budgets, OverBudgetError
-from stepbench.stages.plan_phase import concurrency
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.plan import AnyTrial, Phase, Plan, TrialPlan
+    from stepbench.contracts.plan import AnyTrial, Plan
     from stepbench.contracts.runs import RunRecord, RunRequest
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
-RECEIVER_S = 0.1
-"""So long a receiver's sandbox is busy with one delivery, at most on average: a warm one takes a tenth of that."""
 OTHER_FUNCTIONS = 10
 """Sandboxes of a run beside writers and receivers: stages, watchers, the API."""
 HISTORY_EVENTS = 25_000
@@ -67,7 +59,7 @@ def check_quotas(plan: Plan, services: Services) -> None:
     if not services.settings.emulator:
         quotas = read_quotas(services)
         problems += [*_sandbox_problems(plan, quotas), *_unit_problems(plan, quotas)]
-        if any(trial.experiment == "dataflow" for trial in plan.trials):
+        if any(trial.dags for trial in plan.trials):
             problems += orchestration_problems(plan, read_buckets(services))
     if problems:
         raise PlanError(tuple(dict.fromkeys(problems)))  # once, however often a trial is repeated
@@ -178,31 +170,6 @@ def _applied_quotas(client: Any) -> dict[str, int]:  # noqa: ANN401 -- boto3's
     return {quota["QuotaName"]: int(quota["Value"]) for quota in quotas if quota.get("QuotaName") in wanted}
 
 
-def sandboxes(trial: AnyTrial) -> tuple[int, int]:
-    """Return how many sandboxes a trial's writers or transfers, and its receivers or tasks of DAGs, need at once."""
-    if isinstance(trial, TransferTrial):
-        return (trial.concurrency if "lambda" in trial.platforms else 0), 0
-    writers = max(concurrency(trial, phase) for phase in range(len(trial.phases)))
-    target = trial.target
-    if trial.experiment == "dataflow":
-        receivers = max(_tasks_at_once(trial, phase) for phase in trial.phases)
-    elif trial.pull or not target.trigger:
-        receivers = 0
-    elif isinstance(target, DynamoDbTarget):  # one a shard, times the factor; a shard for 1,000 write units
-        shards = max(math.ceil(_peak_units(trial) / 1_000), math.ceil((_provisioned(trial) or 0) / 1_000), 1)
-        receivers = shards * target.parallelization_factor
-    else:  # one an event: as many at once as come while one is busy
-        receivers = math.ceil(_peak_per_s(trial) * RECEIVER_S)
-    return (0 if trial.load_from == "host" else writers), receivers
-
-
-def _tasks_at_once(trial: TrialPlan, phase: Phase) -> int:
-    """Return how many tasks run at least: the widest level's, of as many executions as a second or clients start."""
-    executions = phase.closed.clients if phase.closed else max(step.rate_per_s for step in phase.load)
-    widest = max(sum(stage.tasks for stage in level) for level in trial.dag_of(phase).levels)
-    return widest * math.ceil(executions)
-
-
 def history_events(trial: AnyTrial) -> int:
     """Return how many events the trial machine's history has, at most; writers have histories of their own."""
     looks = MAX_PRECISION_CHECKS * sum(phase.until is not None for phase in trial.phases)
@@ -224,21 +191,17 @@ def _history_problems(plan: Plan) -> Iterator[Problem]:
 
 def _sandbox_problems(plan: Plan, quotas: Quotas) -> Iterator[Problem]:
     for trial in expanded(plan):
-        writers, receivers = sandboxes(trial.plan)
-        needed = writers + receivers + OTHER_FUNCTIONS
+        found = experiment_of(trial.plan.experiment).offering.sandboxes(trial.plan)
+        needed = found.writers + found.others + OTHER_FUNCTIONS
         if needed <= quotas.sandboxes:
             continue
-        called = "tasks" if trial.plan.experiment == "dataflow" else "receivers"
         message = (
-            f"needs {needed:,} concurrent executions of Lambda ({writers:,} writers, {receivers:,} {called}, "
-            f"{OTHER_FUNCTIONS} others), and the account has {_told(quotas.sandboxes, quotas.sandboxes_source)}"
+            f"needs {needed:,} concurrent executions of Lambda ({found.writers:,} writers, {found.others:,} "
+            f"{found.others_name}, {OTHER_FUNCTIONS} others), and the account has "
+            f"{_told(quotas.sandboxes, quotas.sandboxes_source)}"
         )
         remedy = "Lower writers or max_concurrency, offer less, or have Lambda's quota Concurrent executions raised."
-        field, value = (
-            ("concurrency", trial.plan.concurrency)
-            if isinstance(trial.plan, TransferTrial)
-            else ("writers", trial.plan.writers)
-        )
+        field, value = found.field
         yield Problem(f"trials[{trial.source}].{field}", str(value), message, remedy)
 
 
@@ -248,12 +211,12 @@ def _unit_problems(plan: Plan, quotas: Quotas) -> Iterator[Problem]:
         if not isinstance(target, DynamoDbTarget) or target.endpoint is not None:
             continue
         at, most = f"trials[{trial.source}].target.capacity", quotas.table_write_units
-        units = _provisioned(trial.plan)
+        units = provisioned_units(trial.plan)
         if units is not None and units > min(most, quotas.account_write_units):
             told = _told(min(most, quotas.account_write_units), quotas.units_source)
             message = f"asks for {units:,} write units, and the account gives a table {told}"
             yield Problem(at, f"{units}", message, "Lower it, or have DynamoDB's quota of write throughput raised.")
-        peak = math.ceil(_peak_units(trial.plan))
+        peak = math.ceil(peak_units(offered_plan(trial.plan)))
         if units is None and peak > most:
             message = f"is offered {peak:,} write units a second, and a table of the account takes"
             remedy = "Offer less, or have DynamoDB's quota of table-level write throughput raised."
@@ -262,31 +225,3 @@ def _unit_problems(plan: Plan, quotas: Quotas) -> Iterator[Problem]:
 
 def _told(quota: int, source: str) -> str:
     return f"{quota:,}, {source}" if source else f"{quota:,}"
-
-
-def _peak_per_s(trial: AnyTrial) -> float:
-    """Return the highest rate that is offered; closed loops have none that a plan knows."""
-    return max((step.rate_per_s for phase in trial.phases for step in phase.load), default=0.0)
-
-
-def _peak_units(trial: AnyTrial) -> float:
-    if isinstance(trial, TransferTrial) or trial.workload is not None:
-        return 0.0  # a mix of operations of several sizes: what its table refuses is counted as failed
-    return _peak_per_s(trial) * blob_write_units(trial)
-
-
-def _provisioned(trial: AnyTrial) -> int | None:
-    """Return the most write units that a trial's table is given; None if it is paid by request all the time."""
-    if not isinstance(trial.target, DynamoDbTarget):
-        return None
-    asked: list[Capacity] = [trial.target.capacity, *(phase.scale.capacity for phase in trial.phases if phase.scale)]
-    found = [_write_units(capacity) for capacity in asked if not isinstance(capacity, OnDemandCapacity)]
-    return max(found, default=None)
-
-
-def _write_units(capacity: Capacity) -> int:
-    match capacity:
-        case ProvisionedCapacity(write_units=units) | AutoscaledCapacity(max_write_units=units):
-            return units
-        case _:
-            return 0

@@ -18,7 +18,7 @@ from stepbench.stages.tear_down_target import await_silence, cancel, tear_down
 
 if TYPE_CHECKING:
     from stepbench.records.storage.trial_table import Lease
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver
 
 YOUNG_S = 60

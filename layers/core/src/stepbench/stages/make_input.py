@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.contracts.dataflow_rows import MakeInputOutput
+from stepbench.contracts.dataflow.rows import MakeInputOutput
 from stepbench.contracts.endpoint import file_problem, forbidden_name
-from stepbench.dataflow.application import ApplicationError, find_maker
-from stepbench.dataflow.sources import source_problem
 from stepbench.errors import PlanError, Problem, TargetUnavailableError, harmless
+from stepbench.experiments.dataflow.tasks.application import ApplicationError, find_maker
+from stepbench.experiments.dataflow.tasks.sources import source_problem
 from stepbench.records.storage import layout
 from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.wire.http1.blocking import dial, secure
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
     from urllib.request import Request
 
-    from stepbench.contracts.dataflow import DagInput
-    from stepbench.contracts.dataflow_rows import MakeInputInput
-    from stepbench.stages.services import Services
+    from stepbench.contracts.dataflow.dag import DagInput
+    from stepbench.contracts.dataflow.rows import MakeInputInput
+    from stepbench.services import Services
 
 CONNECT_S, DOWNLOAD_LIMIT_S = 10, 300
 """To connect to an address; and to have a whole file, with all redirections."""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.contracts.plan import TrialPlan, TrialRef, TrialSpec
+    from stepbench.services import Services
     from stepbench.settings import Settings
-    from stepbench.stages.services import Services
 
     BuildMeter = Callable[[TrialSpec, Settings, Callable[[str], object]], Meter | None]
 

@@ -13,13 +13,13 @@ from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
 from stepbench.contracts.tasks import AnalyseTrialInput, CollectLogsInput, StateError
 from stepbench.observability import logger
 from stepbench.records.storage import layout
-from stepbench.stages.services import LONG_CALLS
+from stepbench.services import LONG_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepbench.contracts.runs import RunRecord
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 LOGS_LIMIT_S = 20
 """No call is started after that; one takes 5 s. Somebody may wait at the terminal."""

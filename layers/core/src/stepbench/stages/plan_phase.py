@@ -17,25 +17,24 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from stepbench.contracts.phase import PhaseSchedule
-from stepbench.contracts.plan import SLICE_S, TrialSpec
+from stepbench.contracts.plan import SLICE_S, TrialSpec, offered_plan
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
-from stepbench.contracts.transfer import TransferTrial
 from stepbench.drivers.dynamodb.meter import TABLE_PERIOD_S
 from stepbench.drivers.metering import metric_of, metric_parameter
 from stepbench.errors import LoadHostLostError, Problem, RateNotFoundError
+from stepbench.experiments.registry import experiment_of
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import read_utilisations
-from stepbench.stages.plan_transfers import plan_transfers
 from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.stats.bracketing import Decision, decide_after, describe_probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.plan import AnyTrial, FindRate, Phase, TrialPlan, TrialRef
+    from stepbench.contracts.plan import AnyTrial, FindRate, Phase, TrialRef
     from stepbench.contracts.search import Utilisation
+    from stepbench.services import Services
     from stepbench.settings import Settings
-    from stepbench.stages.services import Services
 
 MARGIN_OF_LEAD = 0.2
 MARGIN_PER_WRITER_S = 0.02
@@ -61,13 +60,13 @@ def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
-    if isinstance(spec.plan, TransferTrial):
-        return plan_transfers(spec, services)
+    if (planned := experiment_of(spec.plan.experiment).staging.plan(spec, services)) is not None:
+        return planned
     rated = None if spec.plan.phases[task.phase].gapless else with_found_rate(spec, task.phase, services)
     if rated is None:
         return PlanPhaseOutput(needed=False, items_bucket="", items_key="", max_concurrency=1)
     if spec.plan.load_from == "host":
-        _require_load_host(concurrency(spec.offered, task.phase), services)
+        _require_load_host(spec.offered.concurrency(task.phase), services)
     if rated is not spec:
         services.runs.put_model(layout.trial_key(task.ref, "trial.json"), rated)
     return _schedule(task, rated, services)
@@ -105,7 +104,7 @@ def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> Plan
     items_key = layout.phase_key(task.ref, task.phase, "items.json")
     services.runs.put_json(items_key, [item.model_dump(mode="json") for item in items])
     return PlanPhaseOutput(
-        items_bucket=services.runs.bucket, items_key=items_key, max_concurrency=concurrency(spec.offered, task.phase)
+        items_bucket=services.runs.bucket, items_key=items_key, max_concurrency=spec.offered.concurrency(task.phase)
     )
 
 
@@ -132,17 +131,6 @@ def _items(ref: TrialRef, spec: TrialSpec, phase: int, start_at_ns: int, lead_s:
             )
 
 
-def concurrency(plan: TrialPlan, phase: int) -> int:
-    """
-    Return how many writers run at once, those that wait for their slice included.
-
-    A slice's successor waits beside it. A phase's last slice may be so short that the one after it, of the phase that
-    follows without a gap, has to wait already when it begins; the others are long.
-    """
-    at_once, phases = plan.max_concurrency or plan.writers, plan.planned_together(phase)
-    return at_once * min(sum(plan.phases[each].slices for each in phases), 1 + len(phases))
-
-
 def _iso_ms(at_ns: int) -> str:
     """Format RFC 3339 as a Wait state takes it, cut to milliseconds: `2024-03-18T17:33:00.250Z`."""
     moment = datetime.fromtimestamp(at_ns // _SECOND_NS, UTC)
@@ -156,12 +144,12 @@ PERIODS_NEEDED = 2
 def finding_problems(source: int, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
     """Yield why the utilisation that a search needs cannot be read: the trial would find out after its first probe."""
     find = trial.find_rate
-    if isinstance(trial, TransferTrial) or find is None:
+    if find is None:
         return
     at, store = f"trials[{source}].find_rate", trial.target.store
     parameter = metric_parameter(store)
     try:
-        metric = metric_of(trial.target, settings)
+        metric = metric_of(offered_plan(trial).target, settings)
     except ValueError as error:
         message = f"needs this stack's metric of {store}, and {error}"
         yield Problem(at, store, message, f"Deploy with another {parameter}.")

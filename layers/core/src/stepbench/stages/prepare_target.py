@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import ValidationError
 
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.served import Served
 from stepbench.contracts.target import DynamoDbTarget, S3Target
 from stepbench.contracts.tasks import InputToMake, Made, PrepareTargetInput, PrepareTargetOutput
-from stepbench.contracts.transfer import TransferTrial
 from stepbench.drivers.preload import PRELOAD_FOR_S
 from stepbench.drivers.protocol import Substituted
 from stepbench.drivers.registry import lease_target
@@ -26,6 +26,7 @@ from stepbench.errors import (
     TrialCancelledError,
     shortened,
 )
+from stepbench.experiments.registry import experiment_of
 from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.stages.leftovers import CAUSE_CHARS, finish, is_over
@@ -41,11 +42,11 @@ from stepbench.workload.executions import wide_levels
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import AnyTrial, TrialSpec
-    from stepbench.contracts.transfer import AnyTarget
+    from stepbench.contracts.transfer.plan import AnyTarget
     from stepbench.drivers.protocol import Driver
     from stepbench.records.storage.trial_table import Lease
+    from stepbench.services import Services
     from stepbench.settings import Settings
-    from stepbench.stages.services import Services
     from stepbench.stages.target_driver import BuildDriver, OpenDriver
 
 READY_LIMIT_S = 120
@@ -98,21 +99,19 @@ def prepare_target(
     _write_levels(spec, services)
     return PrepareTargetOutput(
         lanes=WATCH_LANES if spec.plan.pull else (),
-        seeds=spec.plan.experiment == "transfer",
+        seeds=experiment_of(spec.plan.experiment).staging.PROOF == "files",
         inputs=_inputs(spec.plan),
         ready_by=_ready_by(spec, services),
     )
 
 
 def _inputs(plan: AnyTrial) -> tuple[InputToMake, ...]:
-    dags = () if isinstance(plan, TransferTrial) else plan.dags
-    return tuple(InputToMake(dag=dag.name, function=dag.maker) for dag in dags if dag.maker is not None)
+    return tuple(InputToMake(dag=dag.name, function=dag.maker) for dag in plan.dags if dag.maker is not None)
 
 
 def _write_levels(spec: TrialSpec, services: Services) -> None:
     """Write the tasks of levels that are too wide for the input of an execution."""
-    dags = () if isinstance(spec.plan, TransferTrial) else spec.plan.dags
-    for dag in dags:
+    for dag in spec.plan.dags:
         for number, tasks in wide_levels(dag):
             key = layout.dag_level_key(spec.ref, dag.name, number)
             services.runs.put_json(key, [task.model_dump(mode="json") for task in tasks])
@@ -244,7 +243,7 @@ def is_emulated_store(target: AnyTarget, settings: Settings) -> bool:
 
 def ends_in_emulated_lambda(plan: AnyTrial, settings: Settings) -> bool:
     """Return whether t4 is read in a function that an emulator starts, as of all triggers that nobody watches."""
-    return bool(settings.emulator) and plan.experiment == "trigger" and not plan.pull
+    return bool(settings.emulator) and traits_of(plan.experiment).by_trigger and not plan.pull
 
 
 def _await_ready(spec: TrialSpec, opened: OpenDriver, services: Services) -> None:

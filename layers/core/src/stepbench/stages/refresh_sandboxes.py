@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from stepbench.contracts.transfer_rows import RefreshSandboxesInput, RefreshSandboxesOutput
+from stepbench.contracts.transfer.rows import RefreshSandboxesInput, RefreshSandboxesOutput
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 FUNCTION = "RunTransfer"
 VARIABLE = "REFRESHED"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.measure import traits_of
 from stepbench.observability import logger
 from stepbench.records.formats.refused_deliveries import (
     Message,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialRef
     from stepbench.records.formats.refused_deliveries import Batch
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 LOOK_NS = 30_000_000_000
 """A queue is looked through for so long at most; what is left stays there, and the alarm with it."""
@@ -48,7 +48,7 @@ def collect_refused(ref: TrialRef, services: Services) -> None:
     A queue that cannot be read costs no trial its result: that is logged.
     """
     plan = services.trial(ref).plan
-    if not isinstance(plan, TrialPlan) or plan.experiment != "trigger" or plan.pull:
+    if not traits_of(plan.experiment).by_trigger or plan.pull:
         return
     for url in filter(None, services.settings.failure_queues.split(",")):
         try:

@@ -9,11 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from stepbench.analysis.clock_check import clock_checks
 from stepbench.analysis.comparability import place_in_run
-from stepbench.analysis.dataflow.media import medium_answers
-from stepbench.analysis.dataflow.published import dag_replications
-from stepbench.analysis.dataflow.remaining import with_remaining
 from stepbench.analysis.groups import group_results
-from stepbench.analysis.scaling import scaling_curves
 from stepbench.analysis.share import trigger_shares
 from stepbench.analysis.verdicts import MOST_VERDICTS, describe_emulated, plan_verdicts, take_turns
 from stepbench.contracts.ended import EndedServers
@@ -24,13 +20,17 @@ from stepbench.contracts.runs import RunRequest
 from stepbench.contracts.tasks import Made, RemainingObjects, TornDown
 from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.errors import PlanError, StepbenchError
+from stepbench.experiments.dataflow.analysis.media import medium_answers
+from stepbench.experiments.dataflow.analysis.published import dag_replications
+from stepbench.experiments.dataflow.analysis.remaining import with_remaining
+from stepbench.experiments.operations.scaling import scaling_curves
+from stepbench.experiments.report.page import render_page
+from stepbench.experiments.report.run_output import run_output, with_regressions
 from stepbench.observability import logger
 from stepbench.planning import group_names
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import find_served
-from stepbench.report.page import render_page
 from stepbench.report.regressions import render_failure
-from stepbench.report.run_output import run_output, with_regressions
 from stepbench.report.summary import (
     MISSING,
     NO_ACCOUNT,
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.result import RunSummary
     from stepbench.contracts.run_tasks import RenderReportInput, RenderReportOutput
+    from stepbench.services import Services
     from stepbench.stages.run_regressions import RunRegressions
-    from stepbench.stages.services import Services
 
 M = TypeVar("M", bound=BaseModel)
 

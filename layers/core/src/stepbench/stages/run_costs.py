@@ -17,7 +17,7 @@ from stepbench.stages.deployment import deployment
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 FUNCTIONS = ("CollectLogs", "AnalyseTrial", "ExportRecords", "TearDownTarget")
 """They run while the run has its turn, outside of what `CollectLogs` reads for a trial."""

@@ -11,7 +11,7 @@ from stepbench.observability import logger
 
 if TYPE_CHECKING:
     from stepbench.contracts.runs import RunRecord
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 SOURCE = "stepbench"
 RUN_STARTED: Literal["RunStarted"] = "RunStarted"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from stepbench.contracts.result import TrialSummary
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 FUNCTIONS = (
     "AnalyseTrial",

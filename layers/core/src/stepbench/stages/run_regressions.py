@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepbench.analysis.run_series import Found, RunNumbers
     from stepbench.contracts.regressions import DetectorSettings, SeriesFinding
     from stepbench.contracts.runs import RunRecord
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 SERIES_RUNS = 120
 """So many runs are read: a baseline's, and those that are judged; as many again of a named baseline further back."""

@@ -17,11 +17,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepbench.clock import SystemClock
-from stepbench.contracts.dataflow_rows import RunTaskOutput
-from stepbench.dataflow import runner
-from stepbench.dataflow.application import preload
-from stepbench.dataflow.sandbox import Sandbox
+from stepbench.contracts.dataflow.rows import RunTaskOutput
 from stepbench.errors import RecordsUnavailableError, TaskFailedError, TrialCancelledError
+from stepbench.experiments.dataflow.tasks import runner
+from stepbench.experiments.dataflow.tasks.application import preload
+from stepbench.experiments.dataflow.tasks.sandbox import Sandbox
 from stepbench.records.storage import layout
 from stepbench.records.storage.receiver_paths import open_table
 from stepbench.stages.task_place import open_task_place
@@ -30,9 +30,9 @@ from stepbench.wire.http1.blocking import RetryLimits
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from stepbench.contracts.dataflow_rows import RunTaskInput, TaskItem, TaskRow
+    from stepbench.contracts.dataflow.rows import RunTaskInput, TaskItem, TaskRow
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.dataflow.sandbox import Invocation
+    from stepbench.experiments.dataflow.tasks.sandbox import Invocation
     from stepbench.stages.task_place import Table, TaskPlace
 
 LOOK_S = 1.0

@@ -1,5 +1,5 @@
 """
-Task `RunTransfer`: one attempt at one process's reads, in Lambda; Fargate runs `python -m stepbench.transfer`.
+Task `RunTransfer`: one attempt at one process's reads, in Lambda. Fargate runs `experiments.transfer.program`.
 
 Its sandbox is opened in the init phase, and stands in the place of services: it has neither boto3 nor an event loop, so
 that what is measured is the transfer.
@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.transfer_rows import RunTransferOutput
-from stepbench.transfer.process import Invocation, Process, Sandbox
+from stepbench.contracts.transfer.rows import RunTransferOutput
+from stepbench.experiments.transfer.program.process import Invocation, Process, Sandbox
 
 if TYPE_CHECKING:
-    from stepbench.contracts.transfer_rows import RunTransferInput
+    from stepbench.contracts.transfer.rows import RunTransferInput
 
 
 def run_transfer(task: RunTransferInput, sandbox: Sandbox, request_id: str, left_ms: int) -> RunTransferOutput:

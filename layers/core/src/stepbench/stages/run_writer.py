@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stepbench.clock import AnchoredClock, Clock
 from stepbench.clock_offset import measure_offset
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.drivers.protocol import Warmable
-from stepbench.drivers.registry import build_driver
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
+from stepbench.experiments.registry import build_driver
 from stepbench.load.machine_speed import LOOK_S, look
 from stepbench.load.process import cores_of, cpu_share, gc_paused
 from stepbench.load.slices import Ends, Instruments, Slice, build_slice, most_alarms_per_s
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.slow_spells import SlowSpells
     from stepbench.drivers.protocol import Driver
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver
 
 
@@ -168,7 +169,7 @@ def _plan(attempt: _Attempt) -> None:
         ref=item.ref, phase=item.phase, writer=item.writer, slice=item.slice, attempt=attempt.task.attempt, flush=0,
         slow_spells=attempt.slow_spells, connecting_ns=attempt.connecting_ns,
     )  # fmt: skip
-    share = plan.record.matching_share if plan.experiment == "trigger" else 0
+    share = plan.record.matching_share if traits_of(plan.experiment).by_trigger else 0
     attempt.flusher = Flusher(attempt.services.runs, attempt.services.table, header, matching_share=share)
 
 

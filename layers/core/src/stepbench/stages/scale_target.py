@@ -14,7 +14,7 @@ from stepbench.stages.tune_store import tune_store
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import Scale, TrialSpec
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver
 
 SCALE_LIMIT_S = 1_800

@@ -21,22 +21,22 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.contracts.transfer import FILES_SEED
-from stepbench.contracts.transfer_rows import SeedFilesInput, SeedFilesOutput
+from stepbench.contracts.transfer.plan import FILES_SEED
+from stepbench.contracts.transfer.rows import SeedFilesInput, SeedFilesOutput
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.experiments.transfer.program.contents import digest_of, pieces
+from stepbench.experiments.transfer.program.digest import MIB
+from stepbench.experiments.transfer.program.files import digest_path, file_path, manifest_key, stored_digests
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
 from stepbench.stages.target_driver import refuse_if_cancelled
-from stepbench.transfer.contents import digest_of, pieces
-from stepbench.transfer.digest import MIB
-from stepbench.transfer.files import digest_path, file_path, manifest_key, stored_digests
 from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
-    from stepbench.contracts.transfer import Source, TransferTrial
-    from stepbench.stages.services import Services
+    from stepbench.contracts.transfer.plan import Source, TransferTrial
+    from stepbench.services import Services
 
 SEEDER = "seeder"
 """As its sign of life is named: who clears up waits for it."""

@@ -21,7 +21,7 @@ from stepbench.stages.turns import execution_arn, now
 
 if TYPE_CHECKING:
     from stepbench.records.storage.trial_table import Lease
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver
 
 SWEEP_LIMIT_S = 600

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.tasks import TornDown
-from stepbench.drivers.registry import build_driver, lease_target
+from stepbench.drivers.registry import lease_target
 from stepbench.errors import RecordsRefusedError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
+from stepbench.experiments.registry import build_driver
 from stepbench.observability import logger
 from stepbench.records.storage import layout
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
+    from stepbench.services import Services
     from stepbench.settings import Settings
-    from stepbench.stages.services import Services
 
     BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver]
 

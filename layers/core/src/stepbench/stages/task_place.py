@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from stepbench.contracts.plan import TrialRef
-    from stepbench.dataflow.sandbox import Kept
     from stepbench.drivers.blobs import BlobStore
     from stepbench.drivers.protocol import BuildBlobs
+    from stepbench.experiments.dataflow.tasks.sandbox import Kept
     from stepbench.records.storage.receiver_paths import ReceiverBucket, ReceiverTable
     from stepbench.records.storage.run_store import RunStore
     from stepbench.records.storage.trial_table import TrialTable

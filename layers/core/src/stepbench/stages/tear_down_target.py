@@ -23,7 +23,7 @@ from stepbench.stages.tune_store import restore_released
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialRef, TrialSpec
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver, OpenDriver
 
 QUIET_S = 5

@@ -30,10 +30,10 @@ from stepbench.tuning.models import find_model
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stepbench.contracts.dataflow_rows import DagEnd
+    from stepbench.contracts.dataflow.rows import DagEnd
     from stepbench.contracts.plan import AnyTrial, TrialRef, TrialSpec
     from stepbench.drivers.protocol import Tunable
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
 
 
 def _tuning_of(trial: AnyTrial) -> StaticTuning | AdaptiveTuning | None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stepbench.contracts.runs import QueueEntry
+    from stepbench.services import Services
     from stepbench.settings import Settings
-    from stepbench.stages.services import Services
 
 _NO_LONGER_WAITING = frozenset({"TaskDoesNotExist", "TaskTimedOut", "InvalidToken"})
 _LOOKS = 20

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput, ValidatePlanOutput
 from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.contracts.target import configures
-from stepbench.contracts.transfer import TransferTrial
-from stepbench.costs import budgeted, estimate
-from stepbench.dataflow.sources import named_sources, source_problem
 from stepbench.errors import PlanError, Problem, RunEndedError, without_queries
+from stepbench.experiments.estimates import budgeted, estimate
+from stepbench.experiments.registry import experiment_of
 from stepbench.planning import check_budget, check_models, expand, expanded, require_servers
 from stepbench.planning.requests import parse_request, requested_plan
 from stepbench.planning.wall_time import AWS, LOCAL, run_s
 from stepbench.records.storage import layout
 from stepbench.stages.application_traces import resolve_traces
 from stepbench.stages.guards import check_baseline, check_delivery, check_quotas, enter_run
-from stepbench.stages.plan_phase import concurrency, finding_problems
+from stepbench.stages.plan_phase import finding_problems
 from stepbench.stages.run_events import RUN_FAILED, announce
 
 MAX_CAUSE_CHARS = 2_000
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import AnyTrial, Plan, TrialSpec
     from stepbench.planning.wall_time import Overheads
+    from stepbench.services import Services
     from stepbench.settings import Settings
-    from stepbench.stages.services import Services
 
 
 def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOutput:
@@ -135,57 +134,19 @@ def _stack_problems(plan: Plan, settings: Settings) -> Iterator[Problem]:
                 message = "needs an Aurora Serverless v2 cluster, and this stack has none"
                 remedy = "Remove it, or deploy with AuroraPostgresql=serverless."
                 yield Problem(f"{at}.phases[{index}].scale", "serverless_v2", message, remedy)
-        yield from _transfer_problems(at, trial.plan, settings)
+        yield from experiment_of(trial.plan.experiment).offering.stack_problems(at, trial.plan, settings)
         yield from _load_host_problems(at, trial.plan, settings)
-        yield from _dataflow_problems(at, trial.plan, settings)
         yield from finding_problems(trial.source, trial.plan, settings)
 
 
-def _transfer_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
-    """Yield what of the stack a trial of `transfer` lacks: a platform, or a place for its files."""
-    if not isinstance(trial, TransferTrial):
-        return
-    if "s3" in trial.sources and not settings.files_bucket:
-        yield Problem(f"{at}.sources", '"s3"', "needs a bucket for files, and this stack has none", "Update the stack.")
-    if "efs" in trial.sources and not settings.files_folder:
-        message = "needs a file system, and this stack has none"
-        yield Problem(f"{at}.sources", '"efs"', message, "Remove it, or deploy with Efs=on (docs/deploy.md).")
-    there = settings.transfer_platforms.split(",")
-    for place, platform in enumerate(trial.platforms):
-        if platform not in there:
-            message = "runs no transfers on this stack"
-            remedy = "Remove it, or deploy with Fargate=on (docs/deploy.md)."
-            yield Problem(f"{at}.platforms[{place}]", f'"{platform}"', message, remedy)
-
-
-def _dataflow_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
-    """Yield what the functions that run the tasks of a trial's DAGs lack: libraries, or memory."""
-    if isinstance(trial, TransferTrial):
-        return
-    for place, dag in enumerate(trial.dags):
-        for path, source in named_sources(dag):
-            if problem := source_problem(f"{at}.dags[{place}].{path}", source, settings):
-                yield problem
-        for number, stage in enumerate(dag.stages):
-            found = f"{at}.dags[{place}].stages[{number}]"
-            if settings.applications == "off" and stage.function != "RunTask":
-                message = "needs libraries that this stack's functions do not have"
-                remedy = "Use tasks of synthetic, or deploy with Applications=on (docs/deploy.md)."
-                yield Problem(f"{found}.task", f'"{stage.task}"', message, remedy)
-            if settings.task_memory_mb and (stage.memory_mib or 0) > settings.task_memory_mb:
-                message = f"is more than this stack's functions have, {settings.task_memory_mb:,} MB"
-                remedy = "Ask for less, or deploy with a larger TaskMemorySize (docs/deploy.md)."
-                yield Problem(f"{found}.memory_mib", f"{stage.memory_mib}", message, remedy)
-
-
 def _load_host_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
-    if isinstance(trial, TransferTrial) or trial.load_from != "host":
+    if trial.load_from != "host":
         return
     if not settings.load_host_writers:
         message = "needs a load host, and this stack has none"
         yield Problem(f"{at}.load_from", '"host"', message, "Remove it, or deploy with LoadHost=on (docs/deploy.md).")
         return
-    at_once = max(concurrency(trial, phase) for phase in range(len(trial.phases)))
+    at_once = trial.most_concurrent
     if at_once > settings.load_host_writers:
         message = f"has {at_once} at once, and this stack's load host runs {settings.load_host_writers}"
         remedy = f"Lower writers or max_concurrency, or deploy with LoadHostWriters={at_once}."

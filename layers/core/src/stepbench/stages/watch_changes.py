@@ -19,8 +19,9 @@ from stepbench.clock_offset import measure_offset
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import WatchChangesInput, WatchChangesOutput
 from stepbench.drivers.protocol import Watchable
-from stepbench.drivers.registry import build_driver, lease_target
+from stepbench.drivers.registry import lease_target
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError
+from stepbench.experiments.registry import build_driver
 from stepbench.load.process import gc_paused
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
     from stepbench.model.change import ChangeBatch
-    from stepbench.stages.services import Services
+    from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver
 
 FINAL_TRIES = 5

@@ -13,7 +13,7 @@ from stepbench.workload.expected_mix import expected_mix
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepbench.contracts.dataflow import Dag
+    from stepbench.contracts.dataflow.dag import Dag
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.trial import TrialFields
 

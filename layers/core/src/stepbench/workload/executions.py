@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.dataflow import MAX_INLINE_TASKS, MAX_TASKS
-from stepbench.contracts.dataflow_rows import Level, LevelTask
+from stepbench.contracts.dataflow.dag import MAX_INLINE_TASKS, MAX_TASKS
+from stepbench.contracts.dataflow.rows import Level, LevelTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from stepbench.contracts.dataflow import Dag, Stage
+    from stepbench.contracts.dataflow.dag import Dag, Stage
 
     LevelKey = Callable[[int], str]
     """Returns the key, in the results bucket, of the tasks of a level by its number."""

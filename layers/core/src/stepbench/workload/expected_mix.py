@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.dataflow_mix import ExpectedEdge, ExpectedLevel, ExpectedMix, MixKind
+from stepbench.contracts.dataflow.mix import ExpectedEdge, ExpectedLevel, ExpectedMix, MixKind
 from stepbench.digits import count, counted, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stepbench.contracts.dataflow import Dag, Input, Stage
+    from stepbench.contracts.dataflow.dag import Dag, Input, Stage
 
 HEAVY = 0.6
 SYNTHETIC, SYNTHETIC_MAKER = "synthetic", "synthetic.bytes"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.dataflow import Dag, EdgeKind, Stage
+    from stepbench.contracts.dataflow.dag import Dag, EdgeKind, Stage
 
 
 class DagObject(NamedTuple):

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import NamedTuple
 
-from stepbench.contracts.transfer import MIB
+from stepbench.contracts.transfer.plan import MIB
 from stepbench_tools.calibration.reference_store.trial import uniforms
 
 FILE_MIB = 4

@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from stepbench.transfer.__main__ import main as run_program
+from stepbench.experiments.transfer.program.__main__ import main as run_program
 
 
 def main(tasks: Path) -> None:

@@ -1,7 +1,7 @@
 """
 The bucket that the real program reads from, on loopback: it hands pieces over at their times, and logs what it did.
 
-It plays as much of AWS as a process of `stepbench.transfer` needs: the bucket of files (a GET, answered at the pace
+It plays as much of AWS as `experiments.transfer.program` needs: the bucket of files (a GET, answered at the pace
 that is drawn for the transfer whose number the key has), the results bucket (what is PUT there is kept) and the results
 table (whose flags are never set). The truth is what happened, not what was drawn: a piece that goes out late says so.
 """

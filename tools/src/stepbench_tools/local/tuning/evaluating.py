@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.errors import LocalEnvironmentError, TargetUnavailableError
-from stepbench.report.dataflow.words import format_configuration
+from stepbench.experiments.dataflow.report.words import format_configuration
 from stepbench_tools.tuning.search import Evaluation
 
 if TYPE_CHECKING:

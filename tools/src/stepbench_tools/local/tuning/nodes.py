@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from stepbench.clock import AnchoredClock
-from stepbench.contracts.dataflow import Dag, Stage
+from stepbench.contracts.dataflow.dag import Dag, Stage
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.phase import LoadStep, Phase
 from stepbench.contracts.plan import TrialPlan, TrialSpec

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.tuned import ModelPoint, TunedModel
 from stepbench.digits import counted
-from stepbench.report.dataflow.words import format_configuration
+from stepbench.experiments.dataflow.report.words import format_configuration
 from stepbench.tuning.ranges import advised, ranges_for
 from stepbench.tuning.throughput import Throughput
 from stepbench_tools.local.tuning.evaluating import Pace, Pair

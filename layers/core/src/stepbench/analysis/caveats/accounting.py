@@ -27,7 +27,7 @@ def find_lost_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]
     """Report acknowledged events that did not arrive."""
     limit = f"{evidence.spec.offered.drain_limit_s:g} s"
     arrives = measure_of(evidence.spec.offered.experiment).arrives
-    lost, late = findings.total("lost") - _failed_executions(findings), findings.total("late")
+    lost, late = findings.total("lost") - findings.own.failed, findings.total("late")
     if lost > 0 and arrives:
         events = counted(lost, "acknowledged event")
         text = f"{events} had not arrived {limit} after the last acknowledgement ({late} came later)."
@@ -72,11 +72,6 @@ def _name(joined: Joined, event: int) -> str:
     slot = int(own.slot[0])
     place = f"phase {grid.phase[slot]}, writer {grid.writer[slot]}, slice {grid.slice[slot]}"
     return f"sequence {own.sequence[0]} ({place})"
-
-
-def _failed_executions(findings: Findings) -> int:
-    """Return how many events have not arrived because their executions have failed, which is told apart."""
-    return 0 if findings.dataflow is None else findings.dataflow.executions.failed
 
 
 def find_leaked_events(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:

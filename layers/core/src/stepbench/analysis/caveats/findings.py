@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepbench.analysis.contribution import NOTHING_MORE
 from stepbench.errors import TrialCancelledError
 
 if TYPE_CHECKING:
+    from stepbench.analysis.contribution import Contribution
     from stepbench.analysis.stalls import Stall
     from stepbench.analysis.windows import MeasuredWindow
-    from stepbench.contracts.dataflow_result import DataflowFindings
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import Accounting, Clock, Failure
     from stepbench.contracts.search import StoppedPhase
@@ -33,8 +34,8 @@ class Findings:
     measured_windows: tuple[MeasuredWindow, ...] = ()
     """The windows that `windows` has the results of."""
     stalls: tuple[Stall, ...] = ()
-    dataflow: DataflowFindings | None = None
-    """Of `dataflow` only."""
+    own: Contribution = NOTHING_MORE
+    """The experiment's own part."""
 
     @property
     def cancelled(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.caveats.saturation import LITTLE_CPU
-from stepbench.analysis.operations import generator_cpu
+from stepbench.analysis.functions import generator_cpu
 from stepbench.analysis.slow_spells import SLOW_MACHINE, describe_slow_spells
 from stepbench.contracts.result import Caveat
 

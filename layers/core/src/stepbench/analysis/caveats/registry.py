@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from stepbench.analysis.caveats import (
     accounting,
     clocks,
-    dags,
     deliveries,
     ending,
     load,
@@ -33,17 +32,24 @@ if TYPE_CHECKING:
     from stepbench.analysis.evidence import Evidence
     from stepbench.contracts.result import Caveat
 
+
+def _find_graver(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    yield from findings.own.graver
+
+
+def _find_milder(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    yield from findings.own.milder
+
+
 CAVEATS: tuple[Callable[[Evidence, Findings], Iterator[Caveat]], ...] = (
     ending.find_incomplete,
     ending.find_damaged_files,
     ending.find_damaged_arrivals,
     ending.find_missing_writers,
-    dags.find_failed_executions,
-    dags.find_missing_objects,
+    _find_graver,
     accounting.find_lost_events,
     accounting.find_leaked_events,
     accounting.find_unrecorded_events,
-    dags.find_unread_rows,
     find_outcome_caveats,
     find_watch_gaps,
     load.find_shortened_phases,
@@ -63,8 +69,7 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterator[Caveat]], ...] = (
     deliveries.find_malformed_events,
     deliveries.find_records_in_fallback,
     deliveries.find_cold_starts,
-    dags.find_retried_tasks,
-    dags.find_cold_tasks,
+    _find_milder,
     target.find_emulated_store,
     settings.find_filter,
     settings.find_ignored_batching_window,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.analysis.delays import ON_TIME_NS, delayed, find_standstills
+from stepbench.analysis.functions import generator_cpu
 from stepbench.analysis.latency import NS_PER_MS
-from stepbench.analysis.operations import generator_cpu
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measures import MOST_GENERATOR_SHARE
 from stepbench.contracts.result import Caveat

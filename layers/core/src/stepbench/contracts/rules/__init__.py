@@ -42,10 +42,10 @@ def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         if published.metric == "ks" and not (isinstance(trial.target, DynamoDbTarget) and trial.target.same_sandbox):
             message = "is ks, the clock check's distance, and this trial has no same_sandbox"
             yield BrokenRule(f"published[{index}].metric", message, "Move it to the trial with same_sandbox: true.")
-        if published.metric in DAG_METRICS and trial.experiment != "dataflow":
+        if published.metric in DAG_METRICS and not trial.dags:
             message = f"is {published.metric}, which only dataflow has"
             yield BrokenRule(f"published[{index}].metric", message, "Move it to a trial of dataflow.")
-        if published.count is not None and trial.experiment != "operations":
+        if published.count is not None and trial.workload is None:
             message = "belongs to the table of percentiles, which only operations have"
             yield BrokenRule(f"published[{index}].count", message, "Remove it.")
         if published.window is None and len(windows) > 1:
@@ -77,11 +77,12 @@ TRIAL_RULES = (
     capacity.same_sandbox_rules,
     etcd.space_rules,
     load.filter_rules,
-    operations.experiment_rules,
-    operations.workload_rules,
     operations.client_rules,
     operations.dsql_rules,
-    dataflow.dag_rules,
-    dataflow.medium_rules,
-    dataflow.field_rules,
 )
+OWN_RULES = {
+    "trigger": (operations.trigger_rules, dataflow.no_dag_rules),
+    "operations": (operations.operation_rules, dataflow.no_dag_rules),
+    "dataflow": (dataflow.dag_rules, dataflow.medium_rules, dataflow.field_rules),
+}
+"""What one experiment demands, by its name."""

@@ -16,19 +16,20 @@ _OTHERS_FIELDS = ("record", "workload", "find_rate", "log_t4")
 """Fields of a trial about writes, operations and logs of receivers, of which executions have none."""
 
 
-def dag_rules(trial: TrialFields) -> Iterator[BrokenRule]:
-    """Executions are of DAGs, and each phase knows of which; other experiments have none."""
-    if trial.experiment == "dataflow":
-        yield from _needed_dags(trial)
-        return
+def no_dag_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """Other experiments have no DAGs, and configure no store for one."""
     if trial.dags:
         yield BrokenRule("dags", "have no meaning", 'Remove them, or set experiment to "dataflow".')
     for index, phase in enumerate(trial.phases):
         if phase.dag is not None:
             yield BrokenRule(f"phases[{index}].dag", "has no meaning", 'Remove it, or set experiment to "dataflow".')
+    if isinstance(trial.target, CassandraTarget) and trial.target.tuning.tunes:
+        remedy = 'Remove it, or set experiment to "dataflow".'
+        yield BrokenRule("target.tuning", "has no meaning: only DAGs say what is to come", remedy)
 
 
-def _needed_dags(trial: TrialFields) -> Iterator[BrokenRule]:
+def dag_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """Executions are of DAGs, and each phase knows of which."""
     names = [dag.name for dag in trial.dags]
     if not names:
         yield BrokenRule("dags", "are missing, and dataflow needs one", "Give a DAG, such as a preset's.")
@@ -48,21 +49,16 @@ def _needed_dags(trial: TrialFields) -> Iterator[BrokenRule]:
 
 def medium_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     """The store has to hold blobs, and is configured for nothing else."""
-    if trial.experiment == "dataflow" and not trial.target.holds_blobs:
+    if not trial.target.holds_blobs:
         able = stores_with(lambda model: model.holds_blobs)
         yield BrokenRule("target.store", "holds no blobs", f"Use one of {', '.join(able)}.")
-    if trial.experiment != "dataflow" and isinstance(trial.target, CassandraTarget) and trial.target.tuning.tunes:
-        remedy = 'Remove it, or set experiment to "dataflow".'
-        yield BrokenRule("target.tuning", "has no meaning: only DAGs say what is to come", remedy)
-    elif isinstance(trial.target, CassandraTarget) and trial.target.tuning.tunes and trial.target.endpoint is not None:
+    if isinstance(trial.target, CassandraTarget) and trial.target.tuning.tunes and trial.target.endpoint is not None:
         message = "is for the stack's own node, and target.endpoint names another server"
         yield BrokenRule("target.tuning", message, "Remove one of the two.")
 
 
 def field_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     """What belongs to other experiments is refused, and a closed loop has to say how many executions it starts."""
-    if trial.experiment != "dataflow":
-        return
     for field in _OTHERS_FIELDS:
         if getattr(trial, field) != type(trial).model_fields[field].get_default():
             yield BrokenRule(field, "has no meaning for dataflow", "Remove it.")

@@ -22,25 +22,11 @@ MAX_CONNECTED_CLIENTS = 900
 """The limit of a writer: each client has a connection, and the function uses some files for itself."""
 
 
-def experiment_rules(trial: TrialFields) -> Iterator[BrokenRule]:
-    """The store has to offer what the experiment measures."""
-    if trial.experiment == "operations" and not trial.target.operations:
-        able = stores_with(lambda model: model.operations)
-        yield BrokenRule("target.store", "offers no operations", f"Use one of {', '.join(able)}.")
-    elif trial.experiment == "trigger" and trial.target.trigger is None:
+def trigger_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """The store has to offer a trigger, and the trial takes nothing that belongs to operations."""
+    if trial.target.trigger is None:
         able = stores_with(lambda model: model.trigger)
         yield BrokenRule("target.store", "offers no triggers", f"Use one of {', '.join(able)}.")
-
-
-def workload_rules(trial: TrialFields) -> Iterator[BrokenRule]:
-    """Operations need a workload, and triggers a record; neither takes what belongs to the other."""
-    if trial.experiment == "trigger":
-        yield from _trigger_rules(trial)
-    elif trial.experiment == "operations":
-        yield from _operation_rules(trial)
-
-
-def _trigger_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     if trial.workload is not None:
         yield BrokenRule("workload", "has no meaning for triggers", 'Remove it, or set experiment to "operations".')
     if isinstance(trial.target, PostgresqlTarget) and trial.target.tls:
@@ -52,7 +38,11 @@ def _trigger_rules(trial: TrialFields) -> Iterator[BrokenRule]:
             yield BrokenRule(f"phases[{index}].closed", message, 'Give load, or set experiment to "operations".')
 
 
-def _operation_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+def operation_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """The store has to offer operations, of which there is a workload, and nothing that belongs to triggers."""
+    if not trial.target.operations:
+        able = stores_with(lambda model: model.operations)
+        yield BrokenRule("target.store", "offers no operations", f"Use one of {', '.join(able)}.")
     if trial.workload is None:
         yield BrokenRule("workload", "is missing, and operations need it", 'Give one, such as {"mix": {"read": 1}}.')
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.dataflow import MAX_OBJECT_BYTES
+from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
 from stepbench.drivers.blobs import TRUNCATED
 from stepbench.model.errors import GARBAGE, NOT_FOUND
 from stepbench.model.result import Outcome

@@ -28,8 +28,8 @@ class FilesDriver:
     """
     Asks the bucket, where the trial reads from S3; of a file system only its mount knows.
 
-    Requests are the program's own (`stepbench.transfer`), and files are made by `SeedFiles`: there is nothing to
-    prepare, and nothing to remove, since they stay from trial to trial and go with the stack.
+    Requests are the program's own (`stepbench.experiments.transfer.program`), and files are made by `SeedFiles`: there
+    is nothing to prepare, and nothing to remove, since they stay from trial to trial and go with the stack.
     """
 
     def __init__(self, spec: TrialSpec, settings: Settings, _clock: Clock) -> None:

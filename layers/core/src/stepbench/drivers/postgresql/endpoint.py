@@ -15,5 +15,5 @@ def stack_endpoint(spec: TrialSpec, settings: Settings) -> str:
 
     Where the stack knows a server for TLS, that one serves operations without TLS, too: so the two differ in TLS only.
     """
-    of_operations = settings.postgresql_tls_endpoint if spec.offered.experiment == "operations" else ""
+    of_operations = settings.postgresql_tls_endpoint if spec.plan.workload is not None else ""
     return of_operations or settings.postgresql_endpoint

@@ -40,7 +40,7 @@ def trial_access(spec: TrialSpec, settings: Settings, control_limit_s: float = C
     endpoint = parse_endpoint(
         choose_endpoint(spec, stack_endpoint(spec, settings), "postgresql"), PostgresqlTarget.default_port
     )
-    if spec.offered.experiment == "operations":
+    if spec.plan.workload is not None:
         encrypted = isinstance(target, PostgresqlTarget) and target.tls
         tls = Tls(encrypted, settings.tls_authority or (_authorities(spec, endpoint.host) if encrypted else ""))
     login = ServerLogin(spec, settings, settings.postgresql_secret_arn, ("postgres", ""))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.dataflow import MAX_OBJECT_BYTES
+from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
 from stepbench.contracts.target import RedisTarget
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.blobs import TransferTimes, verdict_of, view_of

@@ -12,7 +12,7 @@ import os
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.dataflow import MAX_OBJECT_BYTES
+from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.aws.answers import write_result, xml_error_code
 from stepbench.drivers.blobs import TransferTimes, verdict_of, view_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from stepbench.contracts.dataflow_rows import BlobRow, DagEnd, TaskRow
+from stepbench.contracts.dataflow.rows import BlobRow, DagEnd, TaskRow
 from stepbench.errors import CorruptRecordsError
 
 if TYPE_CHECKING:

@@ -121,10 +121,9 @@ class ExportedPhase(Contract):
     offers_number: bool = False
 
 
-def columns_of(experiment: str) -> dict[str, Column]:
-    """Return the columns that files of an experiment may have, by name; executions of DAGs arrive as triggers do."""
-    kind = "trigger" if experiment == "dataflow" else experiment
-    return {column.name: column for column in COLUMNS if column.of in {"all", kind}}
+def columns_of(*, arrives: bool) -> dict[str, Column]:
+    """Return the columns that files of events may have, by name: of events that arrive, or of operations."""
+    return {column.name: column for column in COLUMNS if column.of in {"all", "trigger" if arrives else "operations"}}
 
 
 def describe_columns() -> str:

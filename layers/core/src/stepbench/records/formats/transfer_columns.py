@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args
 
 import numpy as np
 
-from stepbench.contracts.transfer import PLATFORMS, SOURCES
-from stepbench.contracts.transfer_rows import TransferOutcome
+from stepbench.contracts.transfer.plan import PLATFORMS, SOURCES
+from stepbench.contracts.transfer.rows import TransferOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from stepbench.contracts.transfer_rows import TransferRow
+    from stepbench.contracts.transfer.rows import TransferRow
 
     Integers = NDArray[np.int64]
 

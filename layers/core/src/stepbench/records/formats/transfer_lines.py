@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from stepbench.contracts.base import Contract
-from stepbench.contracts.transfer import MIB, Platform, Source
-from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.contracts.transfer.plan import MIB, Platform, Source
+from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
 

@@ -3,7 +3,7 @@ Reads as their processes print them into their log: the second source, which dep
 
 One JSON line a read, printed as soon as it has ended:
 
-    stepbench.transfer   the trial's tag
+    stepbench.experiments.transfer.program   the trial's tag
     row                  the row as `TransferRow` dumps it, but without `mib_ns`
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 
-from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.errors import CorruptRecordsError
 
 MARK = "stepbench.transfer"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.records.formats.deliveries import T3_RESOLUTION_NS, UNKNOWN_STORE
 from stepbench.records.join.grid import build_grid
@@ -79,7 +80,7 @@ class TrialRecords:
         if phase not in self.starts_ns or not self._is_bounded(phase):
             return planned_s
         last_ns = max((file.last_t2_ns for file in self.files if file.header.phase == phase), default=0)
-        if self.spec.offered.experiment == "dataflow":  # an execution that was started ends with its arrival
+        if traits_of(self.spec.plan.experiment).completes:  # what was started ends with its arrival
             last_ns = max(last_ns, int(self.joined.of_phase(phase).t4_ns.max(initial=0)))
         ended_s = (last_ns + 1 - self.starts_ns[phase]) / _SECOND_NS  # the last answer lies inside
         return min(planned_s, ended_s) if ended_s > 0 else planned_s
@@ -155,7 +156,7 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
 
 def tells_event_time(spec: TrialSpec) -> int:
     """Return the resolution of t3, in ns, that the trial's trigger tells of each event; 0 where there is none."""
-    return T3_RESOLUTION_NS.get(spec.offered.target.store, 0) if spec.offered.experiment == "trigger" else 0
+    return T3_RESOLUTION_NS.get(spec.plan.target.store, 0) if traits_of(spec.plan.experiment).by_trigger else 0
 
 
 def planned_starts(spec: TrialSpec, runs: RunStore) -> dict[int, int]:

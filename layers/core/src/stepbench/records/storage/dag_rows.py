@@ -24,7 +24,7 @@ from stepbench.records.storage import layout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepbench.contracts.dataflow_rows import DagEnd, TaskRow
+    from stepbench.contracts.dataflow.rows import DagEnd, TaskRow
     from stepbench.records.storage.receiver_paths import ReceiverTable
     from stepbench.records.storage.trial_table import TrialTable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.transfer_rows import TransferRow, TransferRows
+from stepbench.contracts.transfer.rows import TransferRow, TransferRows
 from stepbench.records.formats.transfer_log import parse_transfer_line
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import read_log_lines

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import date
 
-    from stepbench.contracts.transfer_rows import TransferRow
+    from stepbench.contracts.transfer.rows import TransferRow
     from stepbench.records.storage.dataset_keys import Objects
 
 

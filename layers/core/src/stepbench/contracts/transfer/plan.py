@@ -1,0 +1,257 @@
+"""
+A trial of the experiment `transfer`: files of several sizes, downloaded from Lambda and Fargate, cold.
+
+Its machines, lease, target, records and report are those of every trial; what is offered is a number of transfers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.phase import LoadStep, Name, Phase
+from stepbench.contracts.target import StoreTarget, Target
+from stepbench.contracts.trial import MatrixValues
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Source = Literal["s3", "efs"]
+Platform = Literal["lambda", "fargate"]
+Choice = Literal["random", "each"]
+SOURCES: tuple[Source, ...] = get_args(Source)
+PLATFORMS: tuple[Platform, ...] = get_args(Platform)
+PUBLISHED_SIZES_MIB = (1, 5, 10, 25, 50, 100, 250, 500, 750)
+PUBLISHED_ORDER: tuple[Source, ...] = ("efs", "s3")
+TRANSFERS = "transfers"
+"""The one phase of such a trial, and its one window."""
+MIB = 2**20
+FILES_SEED = 7
+"""Of the files' contents, whatever a trial draws: they are made once, and stay."""
+MAX_FILE_MIB = 5_000
+MAX_TRANSFERS = 1_000
+"""Numbers of transfers stand where an event has its writer's."""
+LEAST_MIB_PER_S, SLOW_MIB_PER_S = 5, 20
+"""A read below the first is given up; published means of large files lie between 22 and 170."""
+LEAST_READ_S = 30
+"""No read is given up before, however small its file."""
+SLOW_START_S = {"lambda": 10, "fargate": 60}
+"""What a new sandbox, with the change before it, or a task takes to start."""
+MOST_COLD_AT_ONCE = 10
+"""Each changes the function, one after the other, and Lambda takes few such requests a second of an account."""
+LONGEST_S = 6 * 86_400
+"""The machine gives a trial up after seven days."""
+LONGEST_PROCESS_S = 840
+"""Lambda ends a function after 900 s."""
+
+FileSize = Annotated[int, Field(ge=1, le=MAX_FILE_MIB)]
+
+
+class FilesTarget(StoreTarget):
+    """
+    Files of given sizes, on S3 and on EFS, that stay from trial to trial: what `transfer` downloads.
+
+    `endpoint` is of a server that speaks S3's protocol, in S3's place.
+    """
+
+    store: Literal["files"] = "files"
+    endpoint_form: ClassVar = "url"
+    needs_endpoint: ClassVar = False
+
+
+AnyTarget = Target | FilesTarget
+"""What a trial of any experiment is about; plans of `transfer` need not name it."""
+
+
+class PublishedTransfer(Contract):
+    """A number that somebody published for one cell: a file's size on a platform, from a source."""
+
+    platform: Platform
+    source: Source
+    file_size_mib: FileSize
+    metric: Literal["mean", "median", "p5", "p95", "slowest_over_fastest"] = Field(
+        description="Of rates in MiB/s, but for `slowest_over_fastest`, which is a ratio of two times."
+    )
+    value: float = Field(gt=0, allow_inf_nan=False)
+    citation: str = Field(min_length=1, max_length=200, description="Where it stands.")
+
+
+class TransferTrial(Contract):
+    """
+    So many transfers on each platform; each is one process that reads one file whole, from each source in turn.
+
+    The time of a transfer is that of its bytes alone: start-up, name resolution, TLS and credentials are told apart.
+    """
+
+    experiment: Literal["transfer"]
+    name: Name | None = Field(default=None, description="Without it, `files`.")
+    target: FilesTarget = FilesTarget()
+    sources: tuple[Source, ...] = Field(default=PUBLISHED_ORDER, min_length=1, max_length=len(SOURCES))
+    platforms: tuple[Platform, ...] = Field(default=("lambda",), min_length=1, max_length=len(PLATFORMS))
+    file_sizes_mib: tuple[FileSize, ...] = Field(default=PUBLISHED_SIZES_MIB, min_length=1, max_length=40)
+    choice: Choice = Field(
+        default="random",
+        description="`random`: each transfer reads a file of a size that is drawn; `each`: of the next size in turn.",
+    )
+    order: Literal["published", "shuffled"] = Field(
+        default="published", description="In which order a process reads from its sources: EFS, then S3; or drawn."
+    )
+    transfers: int = Field(ge=1, le=MAX_TRANSFERS, description="On each platform.")
+    every_s: float = Field(
+        default=0,
+        ge=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="From one transfer's start to the next one's, on each platform; 0: as soon as there is room.",
+    )
+    concurrency: int = Field(
+        default=1, ge=1, le=500, description="So many processes at once, on all platforms together."
+    )
+    cold: Literal["required", "preferred", "no"] = Field(
+        default="required",
+        description="`required`: the function is changed before each transfer, and a transfer that a used sandbox "
+        "made all the same is told apart; `preferred`: nothing is changed, and each says what it was; "
+        "`no`: the same, and none is expected to be. A Fargate task is always new.",
+    )
+    connections: int = Field(
+        default=1, ge=1, le=64, description="To S3; beyond 1, each gets a range of the file. EFS has one reader."
+    )
+    block_kib: int = Field(default=1_024, ge=4, le=16_384, description="How much is read, or received, at a time.")
+    dataset: Name | None = Field(
+        default=None, description="Which dataset the rows are appended to, from which reports of any span are made."
+    )
+    repeats: int = Field(default=1, ge=1, le=100)
+    matrix: dict[str, MatrixValues] | None = Field(default=None, min_length=1, max_length=10)
+    published: tuple[PublishedTransfer, ...] = Field(default=(), max_length=200)
+    seed: int = Field(default=7, ge=0, lt=2**63)
+
+    workload: ClassVar[None] = None
+    find_rate: ClassVar[None] = None
+    log_t4: ClassVar[Literal["none"]] = "none"
+    load_from: ClassVar[Literal["lambda"]] = "lambda"
+    pull: ClassVar[bool] = False
+    writers: ClassVar[int] = 1
+    dags: ClassVar[tuple[()]] = ()
+
+    @model_validator(mode="after")
+    def _is_runnable(self) -> Self:
+        refuse(broken for rule in (_list_rules, _reading_rules, _length_rules) for broken in rule(self))
+        return self
+
+    def expected_mib(self, *, at_most: bool = False) -> list[float]:
+        """
+        Return the size of each transfer's file in MiB on any platform, in order, as far as a plan tells it.
+
+        What a run draws is as large as all are on average, or at most as the largest.
+        """
+        sizes = self.file_sizes_mib
+        if self.choice != "random":
+            return [float(sizes[number % len(sizes)]) for number in range(self.transfers)]
+        return [float(max(sizes)) if at_most else self.mean_mib] * self.transfers
+
+    @property
+    def mean_mib(self) -> float:
+        """Return the mean size of a file: sizes are drawn alike, or taken in turn."""
+        return sum(self.file_sizes_mib) / len(self.file_sizes_mib)
+
+    @property
+    def length_s(self) -> float:
+        """Return how long the transfers take on AWS, in seconds, where all goes slowly; estimates have their own."""
+        read_s = self.mean_mib * len(self.sources) / SLOW_MIB_PER_S
+        round_s = [read_s + SLOW_START_S[platform] for platform in self.platforms]
+        in_turn_s = sum(round_s) * self.transfers / self.concurrency
+        return max(self.every_s * (self.transfers - 1) + max(round_s), in_turn_s)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Return the one phase that all transfers are of, as the machines and the progress see it."""
+        step = LoadStep(rate_per_s=max(self.reads / self.length_s, 0.001), count=self.reads)
+        return (Phase(name=TRANSFERS, load=(step,)),)
+
+    @property
+    def run_phases(self) -> tuple[Phase, ...]:
+        """Return the phases as they are run."""
+        return self.phases
+
+    @property
+    def processes(self) -> int:
+        """Return how many processes run: invocations and tasks."""
+        return self.transfers * len(self.platforms)
+
+    @property
+    def reads(self) -> int:
+        """Return how many files are read, which is how many rows there are."""
+        return self.processes * len(self.sources)
+
+    @property
+    def events(self) -> int:
+        """Return the same: what is offered."""
+        return self.reads
+
+    @property
+    def copies(self) -> int:
+        """Return how many trials it expands into."""
+        return math.prod(len(values) for values in (self.matrix or {}).values()) * self.repeats
+
+
+def _list_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
+    for field in ("sources", "platforms", "file_sizes_mib"):
+        values = getattr(trial, field)
+        for place, value in enumerate(values):
+            if value in values[:place]:
+                yield BrokenRule(f"{field}[{place}]", "is listed twice", "Remove one of the two.")
+
+
+def _length_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
+    if trial.length_s > LONGEST_S:
+        message = f"makes a trial of some {trial.length_s / 86_400:,.0f} days, and none goes on for more than six"
+        remedy = "Let a schedule start the plan, with a dataset that its runs are added to."
+        yield BrokenRule("every_s" if trial.every_s else "transfers", message, remedy)
+    if trial.cold == "required" and "lambda" in trial.platforms and trial.concurrency > MOST_COLD_AT_ONCE:
+        message = f"is above {MOST_COLD_AT_ONCE}, and each transfer on Lambda has the function changed before it"
+        yield BrokenRule("concurrency", message, 'Lower it, or set cold to "preferred".')
+
+
+def read_limit_s(file_mib: float) -> float:
+    """Return after how many seconds the read of a file is given up."""
+    return max(LEAST_READ_S, file_mib / LEAST_MIB_PER_S)
+
+
+def _reading_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
+    place, largest = max(enumerate(trial.file_sizes_mib), key=lambda entry: entry[1])
+    if read_limit_s(largest) * len(trial.sources) > LONGEST_PROCESS_S:
+        message = f"may take {read_limit_s(largest) * len(trial.sources):,.0f} s from {len(trial.sources)} sources"
+        remedy = f"Lower it: a process has {LONGEST_PROCESS_S} s, and a read is given up below {LEAST_MIB_PER_S} MiB/s."
+        yield BrokenRule(f"file_sizes_mib[{place}]", message, remedy)
+    if "s3" not in trial.sources and trial.connections > 1:
+        yield BrokenRule("connections", "has no effect without s3 in sources", "Remove it, or add s3.")
+    for place, published in enumerate(trial.published):
+        known = (trial.platforms, trial.sources, trial.file_sizes_mib)
+        cell = (published.platform, published.source, published.file_size_mib)
+        if any(each not in among for each, among in zip(cell, known, strict=True)):
+            message = f"is of {cell[1]} on {cell[0]} at {cell[2]} MiB, which the trial does not measure"
+            yield BrokenRule(f"published[{place}]", message, "Remove it, or extend the trial.")
+
+
+def draw_reads(plan: TransferTrial, platform: Platform, run_id: str) -> Iterator[tuple[int, tuple[Source, ...]]]:
+    """
+    Yield the size of each transfer's file in MiB, and its sources in their order; the same for the same seed and run.
+
+    Platforms draw apart from each other, as the published processes did, and so do runs: a schedule of runs of one
+    transfer each would have the same size for ever. What is drawn is a hash: unlike a generator's it is the same under
+    every version of Python.
+    """
+    sizes = plan.file_sizes_mib
+    for number in range(plan.transfers):
+        drawn = f"{plan.seed}/{run_id}/{platform}/{number}"
+        size_mib = sizes[(_hash(drawn) if plan.choice == "random" else number) % len(sizes)]
+        shuffled = sorted(plan.sources, key=lambda source: _hash(f"{drawn}/{source}"))
+        yield size_mib, tuple(shuffled) if plan.order == "shuffled" else plan.sources
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest())

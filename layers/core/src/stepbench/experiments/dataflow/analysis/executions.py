@@ -1,0 +1,146 @@
+"""The executions of a trial: what its writers, its ends and the rows of its tasks say of each, put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stepbench.contracts.identity import CANARY_PHASE, EventId, parse_event_id
+from stepbench.model.result import Outcome
+from stepbench.records.join.sent import NO_ATTEMPT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from stepbench.contracts.dataflow.dag import Dag, Stage
+    from stepbench.contracts.dataflow.rows import DagEnd, TaskRow
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.records.join.joined import Joined
+
+    TaskName = tuple[str, int]
+
+
+class Execution(NamedTuple):
+    """
+    One execution of a DAG; times in ns since the epoch, 0 = none.
+
+    number: the event's in the grid; None of an attempt of a writer that counts no more, whose times are not known.
+    arrived: in time.
+    """
+
+    event: str
+    dag: Dag
+    phase: int
+    number: int | None
+    t0_ns: int
+    t1_ns: int
+    t4_ns: int
+    arrived: bool
+    end: DagEnd | None
+
+    @property
+    def completed(self) -> bool:
+        """Tell whether all of its tasks are done."""
+        return self.t4_ns > 0 or (self.end is not None and self.end.completed)
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether it ended without."""
+        return not self.completed and self.end is not None
+
+
+def find_executions(
+    spec: TrialSpec, joined: Joined, ends: Iterable[DagEnd], with_rows: Iterable[str]
+) -> tuple[Execution, ...]:
+    """
+    Return all executions that started, by due time.
+
+    Started is what was acknowledged, and what has left an end or a row, such as one of which no writer heard.
+    """
+    by_event = {end.event: end for end in ends}
+    seen = set(by_event) | set(with_rows)
+    known = {each.event: each for each in _joined_executions(spec, joined, by_event, seen)}
+    others = (_other(spec, event, by_event) for event in seen - known.keys())
+    found = [*known.values(), *(each for each in others if each is not None)]
+    return tuple(sorted(found, key=lambda each: (each.number is None, each.t0_ns, each.event)))
+
+
+def _joined_executions(
+    spec: TrialSpec, joined: Joined, ends: Mapping[str, DagEnd], seen: set[str]
+) -> Iterator[Execution]:
+    dags = _dags_by_phase(spec)
+    for part in joined.parts():
+        slot, acknowledged = part.slot, part.outcome == Outcome.OK
+        names = part.grid.phase[slot], part.grid.writer[slot], part.grid.slice[slot], part.attempt, part.sequence
+        columns = *names, part.t0_ns, part.t1_ns, part.t4_ns, part.arrived, acknowledged
+        for place in np.nonzero(part.attempt != NO_ATTEMPT)[0].tolist():
+            phase, writer, slice_, attempt, sequence, t0_ns, t1_ns, t4_ns, arrived, ok = (
+                column[place].item() for column in columns
+            )
+            event = EventId(spec.tag, phase, writer, slice_, attempt, sequence).text()
+            if ok or event in seen:
+                yield Execution(
+                    event, dags[phase], phase, part.first + place, t0_ns, t1_ns, t4_ns, arrived, ends.get(event)
+                )
+
+
+def _other(spec: TrialSpec, event: str, ends: Mapping[str, DagEnd]) -> Execution | None:
+    """Return an execution of which the writers' records tell nothing; None for a canary, which has no tasks."""
+    identity = parse_event_id(event)
+    dags = _dags_by_phase(spec)
+    if identity is None or identity.phase == CANARY_PHASE or identity.phase not in dags:
+        return None
+    return Execution(event, dags[identity.phase], identity.phase, None, 0, 0, 0, arrived=False, end=ends.get(event))
+
+
+def _dags_by_phase(spec: TrialSpec) -> dict[int, Dag]:
+    return {number: spec.offered.dag_of(phase) for number, phase in enumerate(spec.offered.phases)}
+
+
+class ExecutionTasks:
+    """
+    The rows of one execution.
+
+    attempts: by task, in order. counted: of each task the last attempt that succeeded, which the next level waited for.
+    """
+
+    def __init__(self, dag: Dag, rows: Iterable[TaskRow]) -> None:
+        self.dag = dag
+        self.attempts: dict[TaskName, list[TaskRow]] = {}
+        for row in sorted(rows, key=lambda row: row.attempt):
+            self.attempts.setdefault((row.stage, row.index), []).append(row)
+        self.counted: dict[TaskName, TaskRow] = {
+            name: good[-1]
+            for name, rows in self.attempts.items()
+            if (good := [row for row in rows if row.outcome == "ok"])
+        }
+
+    @property
+    def rows(self) -> Iterator[TaskRow]:
+        """Yield all rows."""
+        return (row for rows in self.attempts.values() for row in rows)
+
+    @property
+    def made_again(self) -> int:
+        """Return how many attempts there were beside each task's first, those that were killed without a row, too."""
+        return sum(rows[-1].attempt for rows in self.attempts.values())
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether each of the DAG's tasks has a row that counts."""
+        return len(self.counted) == self.dag.tasks
+
+    def of(self, stage: Stage) -> list[TaskRow]:
+        """Return the rows of a stage's tasks that count."""
+        return [self.counted[stage.name, index] for index in range(stage.tasks) if (stage.name, index) in self.counted]
+
+    def first_begins(self, stages: Iterable[Stage]) -> list[int]:
+        """
+        Return when tasks of some stages were begun first, ns since the epoch.
+
+        Where an attempt was killed, nothing is on record of when it began: such tasks are left out, unless all are.
+        """
+        names = [(stage.name, index) for stage in stages for index in range(stage.tasks)]
+        firsts = [self.attempts[name][0] for name in names if name in self.attempts]
+        return [row.began_ns for row in firsts if row.attempt == 0] or [row.began_ns for row in firsts]

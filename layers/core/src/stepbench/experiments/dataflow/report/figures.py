@@ -1,0 +1,245 @@
+"""The figures of DAGs: which there are, what they draw, and their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepbench import digits
+from stepbench.experiments.dataflow.report.words import EDGE_PARTS, PATH_GROUPS, format_rate, format_task
+from stepbench.report.figures import Drawing
+from stepbench.report.labels import columns, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from stepbench.contracts.dataflow.chart_data import (
+        DataflowBin,
+        DrawnDataflow,
+        Gantt,
+        GanttRow,
+        GanttSpan,
+        TuningMark,
+    )
+    from stepbench.contracts.dataflow.result import DagWindow, EdgeResult
+    from stepbench.contracts.drawn import PhaseSpan
+    from stepbench.contracts.measures import Estimate
+    from stepbench.report.labels import Columns, Row
+
+GANTT_PARTS = ("open", "input", "get", "compute", "put", "rest")
+"""One domain for all figures, so that a part has its colour everywhere."""
+ROW_PX, BAR_ROW_PX = 15, 38
+_LEAST_ROWS = 3
+_ROOM = 1.04
+_LETTER_PX, _SYMBOL_PX = 7, 40
+_CHANGED_PX, _KEPT_PX = 2.5, 1.0
+_PLOT_PX = 300
+"""About as wide a plot is on a phone."""
+
+
+@dataclass(frozen=True)
+class DagFigure:
+    """One figure: where it is drawn, what it is called, what it says to those who cannot see, its drawing."""
+
+    place: str
+    title: str
+    description: str
+    drawing: Drawing
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One store's number; runs: of how many it is."""
+
+    name: str
+    caption: str
+    value: Estimate
+    runs: str = ""
+
+
+def gantt_figure(anchor: str, label: str, found: Gantt) -> DagFigure:
+    """Return the chart of one execution's tasks over time."""
+    rows = {id(row): _row_name(row, found.rows) for row in found.rows}
+    spans: list[Row] = [_span(rows[id(row)], row, span) for row in found.rows for span in row.spans]
+    tasks: list[Row] = [
+        (rows[id(row)], short(row.from_ms), short(row.to_ms), row.ok, 1 if row.critical else 0) for row in found.rows
+    ]
+    ends: list[Row] = [
+        (short(found.start_ms), f"started, {digits.latency(found.start_ms)} after it was due"),
+        (short(found.end_ms), f"ended, {digits.latency(found.end_ms)} after it was due"),
+    ]
+    data = {
+        "spans": columns(("row", "part", "from_ms", "to_ms", "took", "moved", "rate", "note"), spans),
+        "tasks": columns(("row", "from_ms", "to_ms", "ok", "critical"), tasks),
+        "ends": columns(("at_ms", "words"), ends),
+    }
+    last = max([found.end_ms, *(row.to_ms for row in found.rows)])
+    params = {"labels": list(rows.values()), "top": short(_ROOM * last), **_parts(GANTT_PARTS)}
+    place = f"dag-gantt-{anchor}"
+    height_px = ROW_PX * max(len(found.rows), _LEAST_ROWS)
+    title = f"{found.dag}, {label}"
+    description = f"Tasks over time of one execution of {title}"
+    return DagFigure(place, title, description, Drawing(place, "dataflow-gantt", data, params, height_px, "dataflow"))
+
+
+def _row_name(row: GanttRow, rows: Sequence[GanttRow]) -> str:
+    """Name a task, and of one that was tried several times which attempt it is."""
+    alone = sum((each.stage, each.index) == (row.stage, row.index) for each in rows) == 1
+    name = format_task(row.stage, row.index)
+    return name if alone else f"{name}, try {row.attempt + 1}"
+
+
+def _span(name: str, row: GanttRow, span: GanttSpan) -> Row:
+    moved = f"{digits.size(span.blob_bytes)} in {digits.counted(span.objects, 'object')}" if span.objects else "nothing"
+    notes = ("cold start" if row.cold else "", "last of its level" if row.critical else "", row.error)
+    note = ", ".join(filter(None, notes))
+    took = digits.latency(span.to_ms - span.from_ms)
+    return (name, span.kind, short(span.from_ms), short(span.to_ms), took, moved, format_rate(span.mib_per_s), note)
+
+
+def time_figure(anchor: str, dag: str, windows: Sequence[tuple[str, DagWindow]]) -> DagFigure | None:
+    """Return what executions' time consists of, a bar for each store; None where no execution was whole."""
+    bars = [(label, _path_parts(window)) for label, window in windows if window.path]
+    return _stack(f"dag-path-{anchor}", "dataflow-time-parts", dag, bars, [name for name, _ in PATH_GROUPS])
+
+
+def _path_parts(window: DagWindow) -> list[tuple[str, float]]:
+    """Return the mean of each group of parts along the critical path; means add up, quantiles would not."""
+    means = {share.part: share.ms.mean or 0.0 for share in window.path}
+    return [(name, sum(means.get(part, 0.0) for part in parts)) for name, parts in PATH_GROUPS]
+
+
+def transfer_figure(anchor: str, dag: str, windows: Sequence[tuple[str, DagWindow]]) -> DagFigure | None:
+    """Return what an object's way to the store and back consists of, a bar for each edge and store."""
+    ends = dict.fromkeys((edge.producer, edge.consumer) for _, window in windows for edge in window.edges)
+    bars = [
+        (f"{edge.producer} to {edge.consumer}, {label}", _edge_parts(edge))
+        for each in ends
+        for label, window in windows
+        for edge in window.edges
+        if (edge.producer, edge.consumer) == each and (edge.put_ms.n or edge.get_ms.n)
+    ]
+    return _stack(f"dag-transfers-{anchor}", "dataflow-transfer-parts", dag, bars, [name for name, _ in EDGE_PARTS])
+
+
+def _edge_parts(edge: EdgeResult) -> list[tuple[str, float]]:
+    return [(name, sum(getattr(edge, field).mean or 0.0 for field in fields)) for name, fields in EDGE_PARTS]
+
+
+def _stack(
+    place: str, chart: str, dag: str, bars: Sequence[tuple[str, list[tuple[str, float]]]], parts: Sequence[str]
+) -> DagFigure | None:
+    if not bars:
+        return None
+    rows: list[Row] = [row for name, found in bars for row in _stacked(name, found)]
+    captions: list[Row] = [(name, f"{name}: {digits.latency(_whole(found))}") for name, found in bars]
+    data = {
+        "stacks": columns(("row", "part", "from", "to", "words", "share"), rows),
+        "rows": columns(("row", "caption"), captions),
+    }
+    top = short(_ROOM * max(_whole(found) for _, found in bars))
+    params = {"labels": [name for name, _ in bars], "top": top, **_parts(parts)}
+    description = f"{dag}: " + "; ".join(f"{name} {digits.latency(_whole(found))}" for name, found in bars)
+    return DagFigure(place, dag, description, Drawing(place, chart, data, params, BAR_ROW_PX * len(bars), "dataflow"))
+
+
+def _whole(parts: Sequence[tuple[str, float]]) -> float:
+    return sum(ms for _, ms in parts)
+
+
+def _stacked(name: str, parts: Sequence[tuple[str, float]]) -> Iterator[Row]:
+    """Yield a bar's parts, one behind the other; those that took no time are left out."""
+    at, whole = 0.0, _whole(parts)
+    for part, ms in parts:
+        if ms > 0:
+            yield (name, part, short(at), short(at + ms), digits.latency(ms), digits.percent(ms / whole))
+        at += ms
+
+
+def bar_figure(place: str, chart: str, title: str, bars: Sequence[Bar]) -> DagFigure | None:
+    """Return bars with intervals, by store; None where no store has a value."""
+    drawn = [(bar, bar.value, bar.value.value) for bar in bars if bar.value.value is not None]
+    if not drawn:
+        return None
+    unit = digits.PLAIN if chart == "dataflow-per-dollar" else None
+    rows: list[Row] = [
+        (bar.name, f"{bar.caption}: {digits.shown(value, unit)}", short(number), _end(value.low), _end(value.high),
+         digits.shown(value, unit).interval or value.reason or digits.NONE, bar.runs)
+        for bar, value, number in drawn
+    ]  # fmt: skip
+    ends = [number if value.high is None else value.high for _, value, number in drawn]
+    params = {"labels": [bar.name for bar, _, _ in drawn], "top": short(_ROOM * max(ends))}
+    data = {"bars": columns(("row", "caption", "value", "low", "high", "words", "runs"), rows)}
+    description = f"{title}: " + "; ".join(f"{bar.caption} {digits.shown(value, unit)}" for bar, value, _ in drawn)
+    height_px = BAR_ROW_PX * len(drawn)
+    return DagFigure(place, title, description, Drawing(place, chart, data, params, height_px, "dataflow"))
+
+
+def _end(limit: float | None) -> float | None:
+    return None if limit is None else short(max(limit, 0.0))
+
+
+_SUMMED = ("completed", "puts", "gets", "put_mib", "get_mib")
+
+
+def store_figure(anchor: str, label: str, drawn: DrawnDataflow, phases: Sequence[PhaseSpan]) -> DagFigure | None:
+    """Return what the store was given and asked for over time; None where nothing was moved."""
+    if not drawn.bins:
+        return None
+    end_s = drawn.bins[-1].second + drawn.bin_s
+    bands: list[Row] = [
+        (short(each.from_s), short(min(each.to_s, end_s)), _phase_name(each, end_s), "odd" if number % 2 else "even")
+        for number, each in enumerate(phases)
+        if each.from_s < end_s
+    ]
+    data: Mapping[str, Columns] = {
+        "bins": columns(("second", "phase", "put", "get", "puts", "gets", "completed"), list(_filled(drawn))),
+        "phases": columns(("from_s", "to_s", "caption", "kind"), bands),
+        "marks": columns(("at", "to", "words", "outage", "changed"), [_mark(each) for each in drawn.marks]),
+    }
+    top = max(max(each.put_mib, each.get_mib) for each in _by_number(drawn).values()) / drawn.bin_s
+    place = f"dag-time-{anchor}"
+    drawing = Drawing(place, "dataflow-over-time", data, {"top": short(_ROOM * top) or 1}, experiment="dataflow")
+    return DagFigure(place, label, f"MiB a second put to and got from the store over time, {label}", drawing)
+
+
+def _phase_name(phase: PhaseSpan, end_s: float) -> str:
+    """Return its name; "" where there is no room for it: the tooltip has it."""
+    room_px = _PLOT_PX * (min(phase.to_s, end_s) - phase.from_s) / end_s
+    return phase.name if room_px >= _LETTER_PX * len(phase.name) else ""
+
+
+def _mark(mark: TuningMark) -> Row:
+    away = digits.latency(1_000 * mark.outage_s) if mark.outage_s else "not away"
+    width_px = _CHANGED_PX if mark.reconfigured else _KEPT_PX
+    return (short(mark.second), short(mark.second + mark.outage_s), f"{mark.phase}: {mark.text}", away, width_px)
+
+
+def _filled(drawn: DrawnDataflow) -> Iterator[Row]:
+    """Yield all bins, empty ones too: a line over what is left out would show a rate where nothing was moved."""
+    known = _by_number(drawn)
+    for number in range(min(known), max(known) + 2):
+        each = known.get(number)
+        if each is None:
+            yield (short(number * drawn.bin_s), "", 0, 0, 0, 0, 0)
+        else:
+            rates = (short(each.put_mib / drawn.bin_s), short(each.get_mib / drawn.bin_s))
+            yield (short(each.second), each.phase, *rates, each.puts, each.gets, each.completed)
+
+
+def _by_number(drawn: DrawnDataflow) -> dict[int, DataflowBin]:
+    """Return the bins by their place in time; of two phases that share one, the sum under the later one's name."""
+    found: dict[int, DataflowBin] = {}
+    for each in drawn.bins:
+        number = round(each.second / drawn.bin_s)
+        before = found.get(number)
+        if before is None:
+            found[number] = each
+            continue
+        sums = {name: getattr(before, name) + getattr(each, name) for name in _SUMMED}
+        found[number] = each.model_copy(update=sums)
+    return found
+
+
+def _parts(names: Sequence[str]) -> dict[str, Any]:
+    return {"parts": list(names), "entry_px": _SYMBOL_PX + _LETTER_PX * max(map(len, names), default=0)}

@@ -1,0 +1,94 @@
+"""The tasks `learning.train` and `learning.forest`: LightGBM models of random parts, and all of them together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import lightgbm
+import numpy as np
+
+from stepbench.experiments.dataflow.tasks.application import ApplicationError, TaskAnswer, TaskCall
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CLASSES = 10
+TREES, LEAVES = 20, 31
+VALIDATION_SHARE = 0.1
+
+
+def train(call: TaskCall) -> TaskAnswer:
+    """
+    Train on a random 90 % of the rows, each task on its own, and validate on the other 10 %.
+
+    Parameters: `trees` (20) of each class, `leaves` (31), `boosting` (`rf`: random forest; or `gbdt`), `threads` (1).
+    """
+    data = call.only_input()
+    rows, labels = data["rows"], data["labels"]
+    order = np.random.default_rng((call.seed, call.task)).permutation(len(labels))
+    validation, training = np.split(order, [round(len(order) * VALIDATION_SHARE)])
+    model = lightgbm.train(
+        _settings(call),
+        lightgbm.Dataset(rows[training], labels[training], free_raw_data=True),
+        num_boost_round=int(call.number("trees", TREES)),
+    )
+    accuracy = _share_right(_probabilities(model, rows[validation]), labels[validation])
+    value = {"model": model.model_to_string(), "validation_accuracy": accuracy}
+    outputs = {consumer: [value] * parts for consumer, parts in call.parts.items()}
+    return TaskAnswer(outputs, {"training_rows": len(training), "validation_accuracy": round(accuracy, 6)})
+
+
+def forest(call: TaskCall) -> TaskAnswer:
+    """
+    Average what all models say of the test set, and count how often that is right.
+
+    Raises:
+        ApplicationError: it was given no model, or not one test set.
+    """
+    values = [value for of_stage in call.inputs.values() for value in of_stage]
+    models = [value for value in values if "model" in value]
+    sets = [value for value in values if "rows" in value]
+    if not models or len(sets) != 1:
+        message = f"learning.forest wants models and one test set, and was given {len(models)} and {len(sets)}"
+        raise ApplicationError(message)
+    rows, labels = sets[0]["rows"], sets[0]["labels"]
+    together = np.zeros((len(labels), CLASSES))
+    for value in models:
+        together += _probabilities(lightgbm.Booster(model_str=value["model"]), rows)
+    accuracy = _share_right(together, labels)
+    value = {"labels": together.argmax(axis=1).astype(np.uint8), "accuracy": accuracy}
+    result = {
+        "accuracy": round(accuracy, 6),
+        "right": round(accuracy * len(labels)),
+        "of": len(labels),
+        "models": len(models),
+        "validation_accuracy": [round(float(each["validation_accuracy"]), 6) for each in models],
+    }
+    return TaskAnswer({consumer: [value] * parts for consumer, parts in call.parts.items()}, result)
+
+
+def _settings(call: TaskCall) -> dict[str, Any]:
+    return {
+        "objective": "multiclass",
+        "num_class": CLASSES,
+        "boosting": str(call.parameters.get("boosting", "rf")),
+        "num_leaves": int(call.number("leaves", LEAVES)),
+        "bagging_freq": 1,
+        "bagging_fraction": 0.7,
+        "feature_fraction": 0.3,
+        "num_threads": int(call.number("threads", 1)),
+        "seed": (call.seed + call.task) % 2**31,
+        "deterministic": True,
+        "force_row_wise": True,
+        "verbosity": -1,
+    }
+
+
+def _probabilities(model: lightgbm.Booster, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return each row's probabilities, shape (n, 10)."""
+    probabilities: NDArray[np.float64] = np.asarray(model.predict(rows, num_threads=1))
+    return probabilities
+
+
+def _share_right(probabilities: NDArray[np.float64], labels: NDArray[np.uint8]) -> float:
+    return float((probabilities.argmax(axis=1) == labels).mean())

@@ -1,0 +1,80 @@
+"""The task `video.extract`: the frame of a chunk that is most like all the others; and frames as JPEG."""
+
+from __future__ import annotations
+
+import io
+from fractions import Fraction
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import av
+import numpy as np
+
+from stepbench.experiments.dataflow.tasks.application import ApplicationError, TaskAnswer, TaskCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+_BINS = 32
+
+
+def extract(call: TaskCall) -> TaskAnswer:
+    """
+    Decode all frames, and pass on the one whose histogram is nearest to the mean of all, as JPEG.
+
+    Raises:
+        ApplicationError: the chunk has no frame.
+    """
+    chunk = call.only_input()
+    histograms = np.array([_histogram(frame) for frame in _decoded(chunk["video"])])
+    if not len(histograms):
+        message = f"chunk {chunk['number']} has no frame"
+        raise ApplicationError(message)
+    distances = ((histograms - histograms.mean(axis=0)) ** 2).sum(axis=1)
+    place = int(distances.argmin())
+    frame = next(islice(_decoded(chunk["video"]), place, None))
+    value = {"image": as_jpeg(frame), "number": chunk["number"], "truth": chunk["truth"]}
+    return TaskAnswer({consumer: [value] * parts for consumer, parts in call.parts.items()})
+
+
+def as_jpeg(frame: Any) -> bytes:  # noqa: ANN401 -- PyAV's
+    """Return a frame as a JPEG image."""
+    encoder: Any = av.CodecContext.create("mjpeg", "w")
+    encoder.width, encoder.height, encoder.pix_fmt = frame.width, frame.height, "yuvj420p"
+    encoder.time_base = Fraction(1, 1)
+    image = frame.reformat(format="yuvj420p")
+    image.pts, image.time_base = 0, Fraction(1, 1)
+    return b"".join(bytes(packet) for packet in (*encoder.encode(image), *encoder.encode(None)))
+
+
+def from_jpeg(
+    image: bytes | memoryview, form: str, width: int | None = None, height: int | None = None
+) -> NDArray[np.uint8]:
+    """
+    Return a JPEG image, scaled where a size is given.
+
+    Args:
+        image: the file.
+        form: "gray" for shape (height, width), "rgb24" for (height, width, 3).
+        width: in pixels; None for the image's own.
+        height: likewise.
+    """
+    decoder: Any = av.CodecContext.create("mjpeg", "r")
+    frames = [*decoder.decode(av.Packet(bytes(image))), *decoder.decode(None)]
+    pixels: NDArray[np.uint8] = frames[0].to_ndarray(format=form, width=width, height=height)
+    return pixels
+
+
+def _decoded(file: bytes | memoryview) -> Iterator[Any]:
+    with av.open(io.BytesIO(file), "r") as video:
+        stream = video.streams.video[0]
+        stream.codec_context.thread_count = 1  # as many as the function has processors are not ours to take
+        yield from video.decode(stream)
+
+
+def _histogram(frame: Any) -> NDArray[np.float64]:  # noqa: ANN401 -- PyAV's
+    grey = frame.to_ndarray(format="gray")
+    shares: NDArray[np.float64] = np.bincount(grey.reshape(-1) // (256 // _BINS), minlength=_BINS) / grey.size
+    return shares

@@ -1,0 +1,37 @@
+"""Operations on a store: what they have beside latency and rate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stepbench.experiments.protocol import Analysis, Experiment, Files, Offering, Staging
+
+
+class _Operations:
+    @property
+    def offering(self) -> Offering:
+        from stepbench.experiments.operations import offering
+
+        return offering
+
+    @property
+    def staging(self) -> Staging:
+        from stepbench.experiments.operations import staging
+
+        return staging
+
+    @property
+    def analysis(self) -> Analysis:
+        from stepbench.experiments.operations import trial
+
+        return trial
+
+    @property
+    def files(self) -> Files:
+        from stepbench.experiments.operations import files
+
+        return files
+
+
+experiment: Experiment = _Operations()

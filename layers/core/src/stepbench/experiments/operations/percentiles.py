@@ -1,0 +1,138 @@
+"""Service times of operations by percentile: figures, and tables with counts, published ones beside ours."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepbench import digits
+from stepbench.analysis.comparability import drop_setting
+from stepbench.contracts.published import QUANTILE_METRICS
+from stepbench.experiments.operations.report import format_kind
+from stepbench.report.curves import curve_of, legend_of
+from stepbench.report.datasets import figure_parts
+from stepbench.report.labels import columns, drawn_windows, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from stepbench.contracts.drawn import EcdfCurve
+    from stepbench.contracts.measures import PercentileRow, Replication
+    from stepbench.contracts.result import TrialResult
+    from stepbench.report.curves import Legend
+    from stepbench.report.labels import Columns, Row, WindowRow
+
+    Drawn = tuple[WindowRow, EcdfCurve]
+
+
+@dataclass(frozen=True)
+class PercentileFigure:
+    """It holds percentile curves that share axes; `work` is what they all did, where a figure is of one work."""
+
+    percentiles: Columns
+    legend: Legend
+    work: str = ""
+
+
+def percentile_figures(results: Sequence[TrialResult]) -> tuple[PercentileFigure, ...]:
+    """
+    Return all operations' windows, from their empirical distributions.
+
+    Where stores did the same work, each work has a figure of its own (or several, of many curves); else a few windows
+    share one.
+    """
+    drawn = [
+        (row, curve)
+        for row, curve in drawn_windows(results, "ecdf")
+        if row.window.operations is not None and curve.latency_ms
+    ]
+    return tuple(
+        _percentile_figure(part, work)
+        for work, same in _by_work(drawn)
+        for part in figure_parts(same, lambda pair: pair[0])
+    )
+
+
+def _by_work(drawn: Sequence[Drawn]) -> Iterable[tuple[str, Sequence[Drawn]]]:
+    """Yield windows that differ in their store and its TLS only; all at once where some work was one store's only."""
+    works: dict[object, list[Drawn]] = {}
+    for row, curve in drawn:
+        setup = drop_setting(row.trial.setup, "target.store")
+        key = frozenset(pair for pair in setup if pair[0] != "target.tls"), row.window.phase, row.window.name
+        works.setdefault(key, []).append((row, curve))
+    if len(works) > 1 and all(len({row.trial.store for row, _ in same}) > 1 for same in works.values()):
+        return [(_describe_work(same[0][0]), same) for same in works.values()]
+    return [("", drawn)]
+
+
+def _describe_work(row: WindowRow) -> str:
+    """Describe what was done: `read, 10 clients`, `insert, 10 clients that pause for 370 ms`."""
+    found = row.window.operations
+    kinds = " and ".join(format_kind(kind) for kind in found.kinds) if found else ""
+    if found is None or found.clients is None:
+        return f"{kinds}, {digits.rate(row.window.offered_per_s)}/s"
+    pause_ms = row.trial.setup.get(f"phases[{row.window.phase}].closed.think_ms")
+    verb = "pauses" if found.clients == 1 else "pause"
+    pauses = f" that {verb} for {pause_ms:g} ms" if isinstance(pause_ms, int | float) else ""
+    return f"{kinds}, {digits.counted(found.clients, 'client')}{pauses}"
+
+
+def _percentile_figure(drawn: Sequence[Drawn], work: str) -> PercentileFigure:
+    points = [point for row, curve in drawn for point in _curve(row.label, curve, row.window.n)]
+    names = ("curve", "position", "percent", "latency_ms")
+    return PercentileFigure(columns(names, points), legend_of([curve_of(row) for row, _ in drawn]), work)
+
+
+def _curve(label: str, curve: EcdfCurve, n: int) -> list[Row]:
+    """Return a curve's points. The slowest has no 1 / (1 - q); it stands at n, as HdrHistogram has it."""
+    shares = list(zip(curve.latency_ms, curve.probability, strict=True))
+    points: list[Row] = [
+        (label, short(1 / (1 - share)), format_percentile(_percent_below_all(share)), short(ms))
+        for ms, share in shares
+        if ms > 0 and share < 1 - 1.5 / n
+    ]
+    slowest_ms, share = shares[-1]
+    return [*points, (label, float(n), format_percentile(100 * share), short(slowest_ms))]
+
+
+def _percent_below_all(share: float) -> float:
+    """Return per cent with three digits of what is left to 100: a rounded 99.9996 would be all of them."""
+    left = 100 * (1 - share)
+    return round(100 * share, max(3, 2 - math.floor(math.log10(left))))
+
+
+def format_percentile(value: float) -> str:
+    """Format a percentile with all its nines: `99.90234375 %`."""
+    return "max" if value >= 100 else f"{value:.10g} %"  # noqa: PLR2004 -- all
+
+
+def percentile_levels(rows: Sequence[WindowRow]) -> tuple[float, ...]:
+    """Return the percentiles of the table's columns."""
+    tables = [row.window.operations.percentiles for row in rows if row.window.operations]
+    return tuple(each.percentile for each in max(tables, key=len, default=()))
+
+
+def percentile_tables(row: WindowRow) -> Iterator[tuple[str, tuple[PercentileRow, ...]]]:
+    """Yield the table of each kind where there are several, then of all."""
+    found = row.window.operations
+    if found is None:
+        return
+    if len(found.kinds) > 1:
+        yield from ((format_kind(kind), kind.percentiles) for kind in found.kinds)
+    yield ("all" if len(found.kinds) != 1 else format_kind(found.kinds[0])), found.percentiles
+
+
+def published_percentiles(row: WindowRow) -> dict[float, Replication]:
+    """Return the rows of a published table of percentiles that are of this window, by per cent."""
+    return {
+        round(100 * QUANTILE_METRICS.get(each.metric, 1.0), 9): each
+        for each in row.trial.replication
+        if each.published_count is not None and (each.phase, each.window) == (row.window.phase, row.window.name)
+    }
+
+
+def percentile_sources(rows: Sequence[WindowRow]) -> list[str]:
+    """Return where the published tables of percentiles stand, each once."""
+    found = (each for row in rows for each in published_percentiles(row).values())
+    return list(dict.fromkeys(each.source for each in found))

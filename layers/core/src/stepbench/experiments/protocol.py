@@ -1,0 +1,160 @@
+"""
+What an experiment offers to the rooms above: the seam between what all trials share and what one kind has of its own.
+
+Each part is a module of the experiment's room, and is imported when it is asked for: a writer loads no SciPy, and a
+function that plans loads no template. The type checker holds each module to its protocol.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stepbench.analysis.evidence import Stored
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import AnyTrial, TrialRef, TrialSpec
+    from stepbench.contracts.result import TrialResult
+    from stepbench.contracts.tasks import ExportRecordsOutput, PlanPhaseOutput, StateError
+    from stepbench.costs.assumptions import Assumptions
+    from stepbench.costs.prices import CostEstimate
+    from stepbench.drivers.protocol import Driver
+    from stepbench.errors import Problem
+    from stepbench.records.storage.run_store import RunStore
+    from stepbench.records.storage.trial_table import TrialTable
+    from stepbench.services import Services
+    from stepbench.settings import Settings
+
+
+class Experiment(Protocol):
+    """One experiment, by its parts."""
+
+    @property
+    def offering(self) -> Offering:
+        """Return what planning asks."""
+        ...
+
+    @property
+    def staging(self) -> Staging:
+        """Return what stages do where experiments differ."""
+        ...
+
+    @property
+    def analysis(self) -> Analysis:
+        """Return what makes a trial's result."""
+        ...
+
+    @property
+    def files(self) -> Files:
+        """Return what writes a trial's rows for other programs."""
+        ...
+
+
+class Offering(Protocol):
+    """What a trial takes, before it runs."""
+
+    def estimate(self, trial: AnyTrial, assumed: Assumptions, region: str, *, at_most: bool) -> CostEstimate:
+        """Return what the trial costs on AWS, where all is as assumed; `at_most`: with the longest time-outs, too."""
+        ...
+
+    def load_s(self, trial: AnyTrial, assumed: Assumptions) -> float:
+        """Return how many seconds of a trial are load and rests."""
+        ...
+
+    def stack_problems(self, at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
+        """Yield what a stack lacks for a trial, whose path in the plan is `at`."""
+        ...
+
+    def sandboxes(self, trial: AnyTrial) -> Sandboxes:
+        """Return how many sandboxes of Lambda a trial needs at once."""
+        ...
+
+
+class Sandboxes(NamedTuple):
+    """
+    How many sandboxes of Lambda a trial needs at once: of writers, and of what these bring about, by name.
+
+    field: the plan's field that says how many writers there are, with its value.
+    """
+
+    writers: int
+    others: int
+    others_name: str
+    field: tuple[str, int]
+
+
+class Logs(NamedTuple):
+    """
+    The logs of a trial: of which functions, the one that receives first, and where records were printed.
+
+    line_groups: names of log groups, in which `{prefix}` stands for that of the stack's functions. pattern: by a
+    trial's tag, what finds its printed records there. printed: the names of records of which there is a line. recorded:
+    the request ids of which there has to be a REPORT line, and the names of which there has to be a printed one.
+    """
+
+    functions: tuple[str, ...]
+    line_groups: tuple[str, ...]
+    pattern: Callable[[str], str]
+    printed: Callable[[TrialRef, RunStore], set[str]]
+    recorded: Callable[[TrialRef, RunStore, TrialTable], tuple[set[str], set[str]]]
+
+
+class Staging(Protocol):
+    """What stages do where experiments differ."""
+
+    PROOF: Literal["arrivals", "answers", "files"]
+    """What shows that the target is ready: canaries that arrive, a probe that is answered, files that are there."""
+
+    def describe_unproven(self, spec: TrialSpec, in_a_row: int) -> str:
+        """Say what has not come about: how a sentence begins that goes on with the time."""
+        ...
+
+    def where_to_look(self, spec: TrialSpec) -> str:
+        """Say where the reason may be found."""
+        ...
+
+    def logs(self, trial: AnyTrial) -> Logs:
+        """Return which functions a trial runs before its logs are read, and where it has records printed."""
+        ...
+
+    def driver(self, spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
+        """
+        Build the driver of a trial's store; nothing is connected yet.
+
+        Raises:
+            PlanError: the target's own endpoint may not be used, or the store does not offer what is measured.
+        """
+        ...
+
+    def plan(self, spec: TrialSpec, services: Services) -> PlanPhaseOutput | None:
+        """Store schedule and items of the trial's load; None where writers offer it, and `PlanPhase` plans these."""
+        ...
+
+
+class Analysis(Protocol):
+    """What makes a trial's result."""
+
+    def analyse(self, stored: Stored) -> TrialResult:
+        """
+        Return everything that the report shows of the trial.
+
+        Raises:
+            AccountingError: the records contradict each other.
+            RecordsUnavailableError: bucket or table do not answer.
+        """
+        ...
+
+
+class Files(Protocol):
+    """What writes a trial's rows for other programs."""
+
+    def export(self, spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTable) -> ExportRecordsOutput:
+        """
+        Write the files beside the trial's result, and return the key and the rows of the first of them.
+
+        Raises:
+            AccountingError: the records contradict each other.
+            RecordsUnavailableError: bucket or table do not answer.
+        """
+        ...

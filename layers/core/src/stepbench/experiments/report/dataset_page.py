@@ -1,0 +1,52 @@
+"""The report of a dataset of transfers over a span of days: what its rows show, and a page like a run's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+import stepbench
+from stepbench.experiments.report.page_templates import page_environment, page_scripts, page_style
+from stepbench.experiments.transfer.analysis.drawn import draw_transfers
+from stepbench.experiments.transfer.analysis.findings import find_transfers
+from stepbench.experiments.transfer.report.figures import NAMES
+from stepbench.experiments.transfer.report.view import Transfers, transfer_view
+from stepbench.records.formats.transfer_parquet import columns_of, stand_ins_of
+from stepbench.report.figures import json_for_script, page_data
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from stepbench.contracts.transfer.plan import PublishedTransfer
+    from stepbench.experiments.transfer.report.view import TransferView
+
+
+def view_dataset(name: str, table: pa.Table, published: tuple[PublishedTransfer, ...] = ()) -> TransferView:
+    """Return what a dataset's rows show; `published` numbers are set beside its own."""
+    columns = columns_of(table)
+    shown = Transfers(find_transfers(columns), draw_transfers(columns), stand_ins_of(table), published)
+    return transfer_view(name, "dataset", shown)
+
+
+def render_dataset(view: TransferView, span: str = "") -> str:
+    """
+    Render the whole page.
+
+    Args:
+        view: what the dataset shows; its label is the dataset's name.
+        span: the days that were asked for, in words; empty for all.
+    """
+    return (
+        page_environment()
+        .get_template("dataset.html.j2")
+        .render(
+            view=view,
+            span=span,
+            names=NAMES,
+            version=stepbench.__version__,
+            style=page_style(),
+            scripts=page_scripts(),
+            page_data=Markup(json_for_script(page_data(list(view.figures.drawings)))),  # noqa: S704 -- escaped for its place
+        )
+    )

@@ -1,0 +1,184 @@
+"""A run's numbers as rows: one a window for a data frame, one a number with its interval for CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.measure import QUANTILES
+from stepbench.errors import BLANKS, printable
+from stepbench.experiments.dataflow.report.numbers import dag_numbers
+from stepbench.report.labels import trial_labels, window_rows
+from stepbench.report.words import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.contracts.measures import Estimate, Latency
+    from stepbench.contracts.result import RunSummary, TrialSummary
+    from stepbench.report.labels import WindowRow
+
+Cell = str | int | float | bool | None
+Row = dict[str, Cell]
+MEASURES = (
+    *("latency_ms", "after_ack_ms", "to_event_ms", "from_event_ms"),
+    *("response_write_ms", "response_trigger_ms", "service_ms", "lateness_ms"),
+)
+POINTS = ("min", "mean", "max")
+"""Of the sample itself: they have no interval."""
+_TRIAL: dict[str, type] = {"trial": int, "name": str, "store": str, "provider": str, "emulated": bool, "state": str}
+_WINDOW: dict[str, type] = {
+    "phase": str,
+    "window": str,
+    "n": int,
+    "sent": int,
+    "failed": int,
+    "unknown": int,
+    "lost": int,
+    "offered_per_s": float,
+    "achieved_per_s": float,
+}
+_NUMBER: dict[str, type] = {
+    "kind": str,
+    "measure": str,
+    "statistic": str,
+    "value": float,
+    "low": float,
+    "high": float,
+    "reason": str,
+}
+CSV_COLUMNS = _TRIAL | _WINDOW | _NUMBER
+_FORMULA = tuple("=+-@\t\r")
+"""A spreadsheet takes a text that begins so for a formula."""
+_ESTIMATE: dict[str, type] = {"": float, "_low": float, "_high": float, "_reason": str}
+WINDOW_COLUMNS = (
+    _TRIAL
+    | _WINDOW
+    | {f"{measure}_missing": int for measure in MEASURES}
+    | {
+        f"{measure}_{name}{part}": type_
+        for measure in MEASURES
+        for name in QUANTILES
+        for part, type_ in _ESTIMATE.items()
+    }
+    | {f"{measure}_{name}": float for measure in MEASURES for name in POINTS}
+)
+"""Types by name, each null where there is nothing."""
+
+
+def window_table(summary: RunSummary) -> Iterator[Row]:
+    """Yield a row for each window, with all columns of `WINDOW_COLUMNS`."""
+    for row in window_rows(summary.trials):
+        cells = _window_cells(row)
+        for measure in MEASURES:
+            times: Latency | None = getattr(row.window, measure)
+            if times is not None:
+                cells.update(_measure_cells(measure, times))
+        yield {name: cells.get(name) for name in WINDOW_COLUMNS}
+
+
+def accounting_table(summary: RunSummary) -> Iterator[Row]:
+    """Yield a row for each trial's measured phases, and one for its warm-up; none of what never began."""
+    for trial in summary.trials:
+        for measured, found in ((True, trial.accounting), (False, trial.warm_up)):
+            if found is not None:
+                yield {"trial": trial.index, "name": trial.name, "measured": measured, **found.model_dump()}
+
+
+def render_csv(summary: RunSummary) -> str:
+    """
+    Render one row for each window, measure and statistic, in milliseconds and not rounded; two for each trial's cost.
+
+    A trial without a window has one row, whose reason says what became of it.
+    """
+    file = io.StringIO()
+    writer = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in _csv_rows(summary))
+    return file.getvalue()
+
+
+def _csv_cell(value: object) -> object:
+    """Return a cell; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    if not isinstance(value, str):
+        return value
+    return ("'" if value.startswith(_FORMULA) else "") + printable(value, BLANKS)
+
+
+def _csv_rows(summary: RunSummary) -> Iterator[Row]:
+    for row in window_rows(summary.trials):
+        cells = _window_cells(row)
+        for kind, measure, times in _all_measures(row):
+            for statistic in QUANTILES:
+                estimate: Estimate = getattr(times, statistic)
+                yield {**cells, "kind": kind, "measure": measure, "statistic": statistic, **estimate.model_dump()}
+            for statistic in POINTS:
+                yield {
+                    **cells,
+                    "kind": kind,
+                    "measure": measure,
+                    "statistic": statistic,
+                    "value": getattr(times, statistic),
+                }
+    yield from _dataflow_rows(summary)
+    yield from _cost_rows(summary)
+    for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
+        if not trial.windows:
+            reason = f"{trial.failure.error}: {trial.failure.cause}" if trial.failure else state_of(trial)
+            yield {**_trial_cells(trial), "name": label, "reason": reason}
+
+
+def _dataflow_rows(summary: RunSummary) -> Iterator[Row]:
+    """Yield what only DAGs have: times by stage and edge, shares, performance per dollar; `kind` says whose it is."""
+    for row in window_rows(summary.trials):
+        found = row.trial.dataflow
+        for window in found.windows if found else ():
+            if (window.phase, window.window) == (row.window.phase, row.window.name):
+                for kind, measure, statistic, estimate in dag_numbers(window, found.costs if found else ()):
+                    cells = {"kind": kind, "measure": measure, "statistic": statistic}
+                    yield {**_window_cells(row), **cells, **estimate.model_dump()}
+
+
+def _cost_rows(summary: RunSummary) -> Iterator[Row]:
+    """Yield each window's performance per dollar, where it has one, then what each trial cost, where that is known."""
+    windows = {(row.trial.index, row.window.phase, row.window.name): row for row in window_rows(summary.trials)}
+    for found in summary.per_dollar:
+        cells = _window_cells(windows[found.trial, found.phase, found.window])
+        interval = {"value": found.value, "low": found.low, "high": found.high}
+        yield {**cells, "kind": "", "measure": "per_dollar", "statistic": "p50", **interval}
+    for trial in summary.trials:
+        if trial.cost_usd.actual is not None:
+            for name in ("estimate", "actual"):
+                usd = getattr(trial.cost_usd, name)
+                yield {**_trial_cells(trial), "measure": "cost_usd", "statistic": name, "value": usd}
+
+
+def _all_measures(row: WindowRow) -> Iterator[tuple[str, str, Latency]]:
+    """Yield the measures of a window, then those of each kind of operation in it."""
+    for measure in MEASURES:
+        if (times := getattr(row.window, measure)) is not None:
+            yield "", measure, times
+    for kind in row.window.operations.kinds if row.window.operations else ():
+        yield kind.kind, "service_ms", kind.service_ms
+        yield kind.kind, "response_write_ms", kind.response_ms
+
+
+def _trial_cells(trial: TrialSummary) -> Row:
+    named = {name: getattr(trial, name) for name in ("name", "store", "provider", "emulated")}
+    return {"trial": trial.index, **named, "state": state_of(trial)}
+
+
+def _window_cells(row: WindowRow) -> Row:
+    window = row.window
+    own = {name: getattr(window, name) for name in _WINDOW if name not in {"window", "lost"}}
+    return {**_trial_cells(row.trial), **own, "window": window.name, "lost": row.lost}
+
+
+def _measure_cells(measure: str, times: Latency) -> Row:
+    cells: Row = {f"{measure}_missing": times.missing}
+    for name in QUANTILES:
+        estimate: Estimate = getattr(times, name)
+        parts = (estimate.value, estimate.low, estimate.high, estimate.reason)
+        cells.update({f"{measure}_{name}{part}": cell for part, cell in zip(_ESTIMATE, parts, strict=True)})
+    return cells | {f"{measure}_{name}": getattr(times, name) for name in POINTS}

@@ -1,0 +1,162 @@
+"""How far a read is: written by the threads that read, and read by the one that waits for them."""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import threading
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING, Self
+
+from stepbench.experiments.transfer.program.digest import MIB, MibDigests, file_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Part:
+    """
+    A run of whole MiBs of a file (the file's last one may be shorter), as one reader receives it.
+
+    Times are by `clock_ns`. mib_ns: when each MiB was there.
+    """
+
+    __slots__ = (
+        "_clock_ns",
+        "_digests",
+        "_taking",
+        "begin",
+        "digest_ns",
+        "first_ns",
+        "last_ns",
+        "mib_ns",
+        "received",
+        "size",
+    )
+
+    def __init__(self, begin: int, size: int, clock_ns: Callable[[], int]) -> None:
+        self.begin = begin
+        self.size = size
+        self.received = 0
+        self.first_ns: int | None = None
+        self.last_ns = 0
+        self.mib_ns: list[int] = []
+        self.digest_ns = 0
+        self._clock_ns = clock_ns
+        self._digests = MibDigests()
+        self._taking = threading.Lock()
+
+    def add(self, data: memoryview) -> None:
+        """Take bytes that have just come."""
+        now_ns = self._clock_ns()
+        with self._taking:
+            if self.first_ns is None:
+                self.first_ns = now_ns
+            completed = self._digests.add(data)
+            self.received += len(data)
+            self.last_ns = now_ns
+            if completed:
+                self.mib_ns += [now_ns] * completed
+            self.digest_ns += self._clock_ns() - now_ns
+
+    def copied(self) -> Self:
+        """Return it as it is between two pieces, for good."""
+        with self._taking:
+            found = copy.copy(self)
+            found.mib_ns = self.mib_ns[:]
+        return found
+
+    def digests(self) -> list[bytes]:
+        """Return the digests of its MiBs; to be called once, at its end."""
+        return self._digests.finish()
+
+
+class Progress:
+    """
+    One read. `begun_ns`: when the request or the first read is handed to the kernel, by `clock_ns`; None: it is not.
+
+    connect_ns, own_address: of the connection that was made for it; cached_share: see `TransferRow`.
+    """
+
+    def __init__(
+        self, clock_ns: Callable[[], int] = time.monotonic_ns, cpu_ns: Callable[[], int] = time.process_time_ns
+    ) -> None:
+        self.parts: list[Part] = []
+        self.connect_ns: int | None = None
+        self.own_address = ""
+        self.cached_share: float | None = None
+        self.began_at_ns = time.time_ns()
+        self.begun_ns: int | None = None
+        self.digest = ""
+        self._clock_ns = clock_ns
+        self._cpu_ns = cpu_ns
+        self._cpu_begun_ns = self._cpu_ended_ns = 0
+
+    def divide(self, file_bytes: int, readers: int) -> list[Part]:
+        """Divide the file into parts of whole MiBs, as equal as they can be; no more than it has MiBs."""
+        mibs = -(-file_bytes // MIB)
+        count = min(readers, mibs)
+        bounds = [min(mibs * place // count * MIB, file_bytes) for place in range(count + 1)]
+        self.parts = [Part(begin, end - begin, self._clock_ns) for begin, end in pairwise(bounds)]
+        return self.parts
+
+    def begin(self) -> None:
+        """Start the time of the transfer."""
+        self.began_at_ns = time.time_ns()
+        self._cpu_begun_ns = self._cpu_ns()
+        self.begun_ns = self._clock_ns()
+
+    def end(self) -> None:
+        """Note that all bytes are there; their digest is made known."""
+        self._cpu_ended_ns = self._cpu_ns()
+        self.digest = file_digest(each for part in self.parts for each in part.digests())
+
+    def given_up(self) -> Self:
+        """Return it as it is now, and not done, whatever the threads that read may still come to."""
+        parts = [part.copied() for part in self.parts]  # before the rest: begun before them
+        found = copy.copy(self)
+        found.parts, found.digest = parts, ""
+        return found
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether all bytes are there."""
+        return bool(self.digest)
+
+    @property
+    def received_bytes(self) -> int:
+        """Return how many bytes have come so far."""
+        return sum(part.received for part in self.parts)
+
+    @property
+    def first_byte_ns(self) -> int | None:
+        """Return when the first byte was there, from the start; None: none is."""
+        firsts = [part.first_ns for part in self.parts if part.first_ns is not None]
+        return min(firsts) - self.begun_ns if firsts and self.begun_ns is not None else None
+
+    @property
+    def transfer_ns(self) -> int | None:
+        """Return when the last byte was there, from the start; None: it is not."""
+        if not self.is_done or self.begun_ns is None:
+            return None
+        return max(part.last_ns for part in self.parts) - self.begun_ns
+
+    @property
+    def mib_ns(self) -> tuple[int, ...]:
+        """Return when the file's first, second, … whole MiB was there, whichever it was, from the start."""
+        if self.begun_ns is None:
+            return ()
+        return tuple(mark_ns - self.begun_ns for mark_ns in heapq.merge(*(part.mib_ns[:] for part in self.parts)))
+
+    @property
+    def digest_ns(self) -> int:
+        """Return what the digest and the counting of all bytes took, of all readers together."""
+        return sum(part.digest_ns for part in self.parts)
+
+    @property
+    def cpu_ns(self) -> int:
+        """Return the process's CPU time, user and system, of the transfer, or of what there was of it."""
+        if self.begun_ns is None:
+            return 0
+        return (self._cpu_ended_ns or self._cpu_ns()) - self._cpu_begun_ns

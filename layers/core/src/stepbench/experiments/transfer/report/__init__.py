@@ -1,0 +1,1 @@
+"""The section on transfers: sentences, figures, and the page of a dataset."""

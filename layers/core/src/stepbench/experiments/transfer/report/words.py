@@ -1,0 +1,164 @@
+"""What the page says of transfers: each finding in a sentence, or in the few words of a cell."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from stepbench import digits
+from stepbench.experiments.transfer.report.figures import WEEKDAYS, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from stepbench.contracts.measures import Estimate
+    from stepbench.contracts.transfer.result import (
+        TransferAccounting,
+        TransferChange,
+        TransferDependence,
+        TransferFindings,
+        TransferModes,
+        TransferPair,
+        TransferPlateau,
+        TransferSandboxes,
+        TransferStalls,
+    )
+
+
+def describe_stand_ins(stand_ins: Mapping[str, str]) -> str:
+    """Say what was measured in place of AWS's services."""
+    names = ", ".join(name_of(what, stand_ins) for what in stand_ins)
+    return f"Not AWS's: {names}. These times say nothing about AWS."
+
+
+def describe_span(findings: TransferFindings) -> str:
+    """Say over which time the reads began: `2023-12-05 to 2024-01-04, 30 days`."""
+    if findings.begin is None or findings.end is None:
+        return "no reads"
+    begin, end = findings.begin.astimezone(UTC), findings.end.astimezone(UTC)
+    lasted_s = (end - begin).total_seconds()
+    if begin.date() == end.date():
+        return f"{begin:%Y-%m-%d}, {digits.duration(lasted_s)} from {begin:%H:%M} UTC"
+    days = (end.date() - begin.date()).days + 1
+    return f"{begin:%Y-%m-%d} to {end:%Y-%m-%d} (UTC), {digits.counted(days, 'day')}"
+
+
+def format_modes(modes: TransferModes) -> str:
+    """Say where the modes lie, with their shares: `45 (31 %), 220 (69 %)`; of one, that it is one."""
+    if modes.p_value is None:
+        return digits.NONE
+    if not modes.found or len(modes.modes) < 2:  # noqa: PLR2004 -- several
+        return "one"
+    return ", ".join(
+        f"{digits.rounded(mode.mib_per_s)} ({digits.percent(mode.share)})".replace(" ", digits.NBSP)
+        for mode in modes.modes
+    )
+
+
+def describe_modes(modes: TransferModes) -> str:
+    """Say how many modes there are and how sure that is, or why nobody knows."""
+    if modes.p_value is None:
+        return f"Not judged: {modes.reason}."
+    if not modes.found:
+        return f"One mode ({digits.p_value(modes.p_value)} of one)."
+    listed = [f"{digits.rounded(each.mib_per_s)} MiB/s ({digits.percent(each.share)})" for each in modes.modes]
+    return f"{len(modes.modes)} modes: {digits.listed(listed)}; of one mode, {digits.p_value(modes.p_value)}."
+
+
+def describe_stalls(stalls: TransferStalls) -> str:
+    """Say how many transfers stood still, and for how long."""
+    if not stalls.transfers:
+        return f"none of {digits.counted(stalls.judged, 'transfer')}"
+    median = f", {digits.rounded(stalls.median_s)} s in half the cases" if stalls.median_s is not None else ""
+    longest = f", {digits.rounded(stalls.longest_s)} s at most" if stalls.longest_s is not None else ""
+    return f"{digits.count(stalls.transfers)} of {digits.counted(stalls.judged, 'transfer')}{median}{longest}"
+
+
+def describe_plateau(plateau: TransferPlateau) -> str:
+    """Say from which size on the rate rises no more, and whether that may be the client's own limit."""
+    if plateau.reason is not None:
+        return f"Not judged: {plateau.reason}."
+    if plateau.from_mib is None or plateau.mib_per_s is None:
+        return "The rate rises up to the largest size." if plateau.rises else "The rate does not rise with the size."
+    own = {
+        True: "; that may be the reading process's own limit",
+        None: "; whether that is the reading process's own limit, nobody measured",
+        False: "",
+    }[plateau.client_limit]
+    rises = "The rate rises, and" if plateau.rises else "The rate"
+    at = f"{digits.rounded(plateau.mib_per_s)} MiB/s"
+    return f"{rises} levels off from {digits.count(plateau.from_mib)} MiB at {at}{own}."
+
+
+def describe_hours(found: TransferDependence) -> str:
+    """Say whether rates depend on the hour, and which hours differ."""
+    return _describe_dependence(found, "hour of the day", [f"{each.at:02d}" for each in found.levels])
+
+
+def describe_weekdays(found: TransferDependence) -> str:
+    """Say whether rates depend on the weekday, and which differ."""
+    return _describe_dependence(found, "weekday", [WEEKDAYS[each.at] for each in found.levels])
+
+
+def _describe_dependence(found: TransferDependence, what: str, names: Sequence[str]) -> str:
+    if found.p_value is None:
+        return f"Not judged: {found.reason}."
+    if not found.found:
+        return f"No dependence on the {what} is shown ({digits.p_value(found.p_value)})."
+    own = [
+        f"{name} ({digits.rounded(level.relative, 2)} ×)"  # noqa: RUF001 -- times
+        for name, level in zip(names, found.levels, strict=True)
+        if level.differs and level.relative is not None
+    ]
+    which = f": {digits.listed(own)} of the median's rate" if own else ""
+    return f"Rates depend on the {what} ({digits.p_value(found.p_value)}){which}."
+
+
+def describe_change(pair_name: str, change: TransferChange) -> str:
+    """Say when a level changes, and by how much."""
+    at, first, last = (each.astimezone(UTC) for each in (change.at, change.earliest, change.latest))
+    within = f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}"
+    ratio = digits.shown(change.ratio, digits.TIMES).in_sentence()
+    return f"{pair_name}: from {at:%Y-%m-%d %H:%M} UTC on ({within}) rates are {ratio} those before."
+
+
+def describe_sandboxes(found: TransferSandboxes, stand_ins: Mapping[str, str]) -> str:
+    """Say how far the two reads of one sandbox go together, or why nobody knows."""
+    sandboxes = digits.counted(found.n, "sandbox")
+    of = f"Of {sandboxes} of {name_of(found.platform, stand_ins)} that read from both sources"
+    value, low, high = found.correlation.value, found.correlation.low, found.correlation.high
+    if value is None or low is None or high is None:
+        return f"{of}, nobody can tell whether one slow for the one is so for the other ({found.correlation.reason})."
+    said = "go together" if value > 0 else "go against each other"
+    shown = f"rank correlation {digits.shown(found.correlation, digits.PLAIN).in_sentence()}"
+    if low <= 0 <= high:
+        return f"{of}, it is not shown that the two rates {said} ({shown})."
+    return f"{of}, the two rates {said} ({shown})."
+
+
+def describe_accounting(found: TransferAccounting) -> str:
+    """Say what became of all reads, in one sentence that adds up."""
+    rows = found.ok + found.failed + found.unknown
+    whole = digits.counted(rows, "row") if found.offered is None else f"{digits.counted(found.offered, 'read')} offered"
+    missing = "" if found.missing is None else f", {digits.count(found.missing)} missing"
+    ended = f"{digits.count(found.ok)} ok, {digits.count(found.failed)} failed, {digits.count(found.unknown)} unknown"
+    return f"{whole}: {ended}{missing}"
+
+
+def accounting_rows(found: TransferAccounting) -> Iterator[tuple[str, str, int | None, int]]:
+    """Yield title, field, number and depth of each line of the accounting."""
+    yield "offered", "offered", found.offered, 0
+    for field in ("ok", "failed", "unknown", "missing"):
+        yield field, field, getattr(found, field), 1
+    yield "rows", "rows", found.ok + found.failed + found.unknown, 0
+    yield "from a new sandbox (cold)", "cold", found.cold, 1
+    yield "from a used one (warm)", "warm", found.warm, 1
+    yield "start not told", "unknown_start", found.unknown_start, 1
+    yield "with wrong bytes", "wrong_digest", found.wrong_digest, 1
+    yield "bytes not checked", "untold_digest", found.untold_digest, 1
+
+
+def shares_of(pair: TransferPair) -> Iterator[tuple[str, Estimate]]:
+    """Yield the shares of the variance, by what makes it."""
+    found = pair.variance
+    yield from (("sandbox", found.sandbox), ("hour", found.hour), ("size", found.size), ("rest", found.rest))

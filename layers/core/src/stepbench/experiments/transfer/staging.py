@@ -1,0 +1,116 @@
+"""What stages do for trials of `transfer`: `PlanPhase` plans which process reads what, where and when."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from stepbench.contracts.phase import PhaseSchedule
+from stepbench.contracts.plan import transfer_plan
+from stepbench.contracts.tasks import PlanPhaseOutput
+from stepbench.contracts.transfer.plan import FILES_SEED, draw_reads, read_limit_s
+from stepbench.contracts.transfer.rows import TransferItem
+from stepbench.drivers.registry import build_driver as driver
+from stepbench.errors import TargetUnavailableError
+from stepbench.experiments.protocol import Logs
+from stepbench.experiments.transfer.program.files import file_reads, stored_digests
+from stepbench.records.formats.transfer_log import transfer_filter
+from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import RunStore
+from stepbench.records.storage.stored_transfers import logged_reads, read_transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stepbench.contracts.plan import AnyTrial, TrialRef, TrialSpec
+    from stepbench.records.storage.trial_table import TrialTable
+    from stepbench.services import Services
+
+__all__ = ["PROOF", "describe_unproven", "driver", "logs", "plan", "where_to_look"]
+
+PROOF: Literal["arrivals", "answers", "files"] = "files"
+FUNCTIONS = (
+    "RunTransfer",
+    "RefreshSandboxes",
+    "PrepareTarget",
+    "SeedFiles",
+    "AwaitTarget",
+    "PlanPhase",
+    "AwaitArrivals",
+)
+
+PHASE = 0
+_SECOND_NS = 10**9
+
+
+def plan(spec: TrialSpec, services: Services) -> PlanPhaseOutput:
+    """
+    Store the schedule and an item for each process.
+
+    Raises:
+        TargetUnavailableError: a file is not there, so that `SeedFiles` has not been through.
+    """
+    trial, settings = spec.transfer, services.settings
+    start_at_ns = services.clock.now_ns() + math.ceil(settings.lead_s * _SECOND_NS)
+    digests = stored_digests(RunStore(services.aws("s3"), settings.files_bucket), FILES_SEED)
+    if missing := sorted(set(trial.file_sizes_mib) - digests.keys()):
+        message = f"files of {', '.join(map(str, missing))} MiB have not been made; see SeedFiles' log"
+        raise TargetUnavailableError(message)
+    items = list(_items(spec, digests, start_at_ns, settings.files_bucket))
+    services.runs.put_model(layout.phase_key(spec.ref, PHASE, "plan.json"), PhaseSchedule(start_at_ns=start_at_ns))
+    items_key = layout.phase_key(spec.ref, PHASE, "items.json")
+    services.runs.put_json(items_key, [item.model_dump(mode="json") for item in items])
+    return PlanPhaseOutput(
+        items_bucket=services.runs.bucket,
+        items_key=items_key,
+        max_concurrency=trial.concurrency,
+    )
+
+
+def describe_unproven(spec: TrialSpec, in_a_row: int) -> str:  # noqa: ARG001
+    """Say that files are not there."""
+    return "the files were not there"
+
+
+def where_to_look(spec: TrialSpec) -> str:  # noqa: ARG001
+    """Name who makes the files."""
+    return "look at SeedFiles' log"
+
+
+def logs(trial: AnyTrial) -> Logs:
+    """Return the logs of the stages, and of the platforms whose processes print each read."""
+    # Of a group that a stack does not have, no function may even ask.
+    groups = {"lambda": "/aws/lambda/{prefix}-RunTransfer", "fargate": "/aws/ecs/{prefix}-RunTransferTask"}
+    own = tuple(groups[platform] for platform in transfer_plan(trial).platforms)
+    return Logs(FUNCTIONS, own, transfer_filter, logged_reads, _recorded)
+
+
+def _recorded(ref: TrialRef, runs: RunStore, table: TrialTable) -> tuple[set[str], set[str]]:  # noqa: ARG001
+    """Return the request ids of invocations that left rows, and the names of all rows."""
+    rows = read_transfers(ref, runs)
+    return {row.task for row in rows if row.platform == "lambda"}, {row.name for row in rows}
+
+
+def _items(spec: TrialSpec, digests: Mapping[int, str], start_at_ns: int, bucket: str) -> Iterator[TransferItem]:
+    """Yield items in the order of their start: each transfer on each platform, before the next transfer."""
+    plan = spec.transfer
+    drawn = {platform: list(draw_reads(plan, platform, spec.run_id)) for platform in plan.platforms}
+    for number in range(plan.transfers):
+        due_ns = start_at_ns + round(number * plan.every_s * _SECOND_NS)
+        for place, platform in enumerate(plan.platforms):
+            size_mib, sources = drawn[platform][number]
+            yield TransferItem(
+                ref=spec.ref,
+                writer=number * len(plan.platforms) + place,
+                platform=platform,
+                reads=file_reads(sources, size_mib, FILES_SEED, digests),
+                bucket=bucket,
+                endpoint=plan.target.endpoint or "",
+                connections=plan.connections,
+                block_bytes=plan.block_kib * 1_024,
+                refresh=platform == "lambda" and plan.cold == "required",
+                limit_s=read_limit_s(size_mib),
+                due_ns=due_ns,
+                wait_until=datetime.fromtimestamp(due_ns / _SECOND_NS, UTC),
+            )

@@ -1,0 +1,80 @@
+"""What stages do for trials of `trigger`: what they do for any whose load writers offer."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from stepbench.contracts.plan import offered_plan
+from stepbench.drivers.registry import build_driver as driver
+from stepbench.experiments.protocol import Logs
+from stepbench.records.formats.t4_lines import is_logged, t4_filter
+from stepbench.records.storage.run_store import logged_requests
+
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import AnyTrial, TrialRef, TrialSpec
+    from stepbench.contracts.tasks import PlanPhaseOutput
+    from stepbench.records.storage.run_store import RunStore
+    from stepbench.records.storage.trial_table import TrialTable
+    from stepbench.services import Services
+
+__all__ = ["PROOF", "describe_unproven", "driver", "logs", "plan", "where_to_look"]
+
+PROOF: Literal["arrivals", "answers", "files"] = "arrivals"
+RECEIVER, WATCHER = "ReceiveEvents", "WatchChanges"
+FUNCTIONS = (
+    "RunWriter",
+    WATCHER,
+    "PrepareTarget",
+    "AwaitTarget",
+    "ScaleTarget",
+    "PlanPhase",
+    "AwaitArrivals",
+    "CheckPrecision",
+    "MeasureUtilisation",
+)
+"""Besides the receiver."""
+
+
+def plan(spec: TrialSpec, services: Services) -> PlanPhaseOutput | None:  # noqa: ARG001
+    """Return None: writers offer the load."""
+    return None
+
+
+def describe_unproven(spec: TrialSpec, in_a_row: int) -> str:
+    """Say that canaries did not come through."""
+    return f"no {in_a_row} canaries in a row came through {spec.plan.target.store}'s trigger"
+
+
+def where_to_look(spec: TrialSpec) -> str:
+    """Name the log of who receives."""
+    if spec.plan.pull:
+        return "look at WatchChanges' log, and whether its function reaches the store"
+    return f"look at {spec.offered.receiver}'s log, and whether the store may invoke it"
+
+
+def logs(trial: AnyTrial) -> Logs:
+    """Return the receiver's and the stages' logs; receivers print arrivals where the plan asks for that."""
+    plan = offered_plan(trial)
+    printing = WATCHER if plan.pull else RECEIVER
+    groups = () if plan.log_t4 == "none" else (f"/aws/lambda/{{prefix}}-{printing}",)
+    recorded = partial(recorded_requests, log_t4=plan.log_t4)
+    return Logs((plan.receiver, *FUNCTIONS), groups, t4_filter, logged_requests, recorded)
+
+
+def recorded_requests(
+    ref: TrialRef,
+    runs: RunStore,  # noqa: ARG001 -- they are in the table
+    table: TrialTable,
+    *,
+    log_t4: str,
+) -> tuple[set[str], set[str]]:
+    """Return the request ids of receivers' invocations, and of those whose records are printed by that mode."""
+    received, logged = set[str](), set[str]()
+    for item in table.t4_items(ref.tag):
+        request_id = str(item["sk"]).rpartition("#")[0]
+        if item["source"] == "receiver":
+            received.add(request_id)
+        if item["n"] and is_logged(log_t4, request_id):
+            logged.add(request_id)
+    return received, logged

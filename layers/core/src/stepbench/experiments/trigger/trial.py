@@ -1,0 +1,18 @@
+"""One trial of `trigger`: the result of any trial of events, with nothing beyond."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.analysis.contribution import OwnAnalysis
+from stepbench.analysis.evidence import gather
+from stepbench.analysis.trial import trial_result
+
+if TYPE_CHECKING:
+    from stepbench.analysis.evidence import Stored
+    from stepbench.contracts.result import TrialResult
+
+
+def analyse(stored: Stored) -> TrialResult:
+    """Return everything that the report shows of the trial; raises as `gather` and `trial_result` do."""
+    return trial_result(gather(stored), OwnAnalysis())

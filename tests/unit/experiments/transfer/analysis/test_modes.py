@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.samples.planted_transfers import NOTHING, Simulation, Truth
+
+from stepbench.contracts.transfer.result import TransferDependence
+from stepbench.experiments.transfer.analysis.calendar_levels import depend_on_hour
+from stepbench.experiments.transfer.analysis.changes import find_changes
+from stepbench.experiments.transfer.analysis.modes import LEAST, find_modes, find_steady
+from stepbench.experiments.transfer.analysis.reads import Reads, pairs_of
+
+LEVEL = 0.005
+NO_HOURS = TransferDependence(levels=())
+
+
+def draw(truth: Truth = NOTHING, n: int = 900, seed: int = 1, source: int = 1) -> Reads:
+    """Return a month of transfers to Fargate."""
+    ((_, reads),) = pairs_of(Simulation(1, source, n, marks=False).draw(truth, np.random.default_rng(seed))[0])
+    return reads.measured
+
+
+def cells(reads: Reads) -> list[Reads]:
+    """Return those of each size."""
+    return [cell for _, cell in reads.cells()]
+
+
+def test_two_modes_are_found_in_each_cell_and_together() -> None:
+    """Three in ten at a fifth of the rate, of about 100 transfers a cell."""
+    of_cells, together = find_modes(cells(draw(Truth(slow_share=0.3))), LEVEL, np.random.default_rng(1))
+    assert all(modes.found for modes in of_cells)
+    slow, fast = together.modes
+    assert slow.share == pytest.approx(0.3, abs=0.06)
+    assert slow.mib_per_s / fast.mib_per_s == pytest.approx(0.2, abs=0.03)
+    assert slow.share + fast.share == pytest.approx(1)
+
+
+@pytest.mark.parametrize("source", [0, 1])
+def test_one_mode_is_one_in_each_cell_and_together(source: int) -> None:
+    """S3's rate rises with the size, which must not look like modes of all sizes together."""
+    of_cells, together = find_modes(cells(draw(source=source)), LEVEL, np.random.default_rng(1))
+    assert not any(modes.found for modes in (*of_cells, together))
+    assert [len(modes.modes) for modes in (*of_cells, together)] == [1] * 10
+
+
+def test_few_transfers_tell_nothing_and_say_so() -> None:
+    """The other cells are judged all the same."""
+    reads = draw(Truth(slow_share=0.3))
+    few = [*cells(reads)[:8], cells(reads)[8].take(np.arange(LEAST - 1))]
+    of_cells, _ = find_modes(few, LEVEL, np.random.default_rng(1))
+    assert (of_cells[8].reason, of_cells[8].found, of_cells[8].n) == ("n=49 < 50", False, 49)
+    assert of_cells[0].found
+
+
+def test_a_change_of_level_and_a_slow_hour_are_no_modes() -> None:
+    """They are told as what they are; the longer span is judged, without the hour."""
+    reads = draw(Truth(change_after_days=12, change_factor=0.5, slow_hour=14, hour_factor=0.3), n=1_500)
+    hours = depend_on_hour(reads, LEVEL, np.random.default_rng(1))
+    changes, _ = find_changes(reads, hours, LEVEL, np.random.default_rng(1))
+    steady = find_steady(reads, changes, hours)
+    chosen = steady.choose(reads)
+    assert chosen.n == pytest.approx(reads.n * 18 / 30 * 23 / 24, rel=0.05)
+    assert not find_modes([steady.choose(cell) for cell in cells(reads)], LEVEL, np.random.default_rng(1))[1].found
+    assert find_modes(cells(reads), LEVEL, np.random.default_rng(1))[1].found
+
+
+def test_the_first_read_of_each_sandbox_counts() -> None:
+    """A sandbox that is lucky a hundred times is one mode's worth of luck."""
+    reads = draw(n=100)
+    columns = reads.columns
+    texts = type(columns.sandbox)(np.arange(100) % 10, tuple(map(str, range(10))))
+    shared = Reads(type(columns)(**{**vars(columns), "sandbox": texts}))
+    chosen = find_steady(shared, (), NO_HOURS).choose(shared)
+    assert chosen.columns.number.tolist() == list(range(10))
+
+
+def test_sizes_from_100_mib_on_are_judged_together() -> None:
+    """The published levels are of those: smaller ones have not reached their rate. 100 MiB is one of the sizes."""
+    sizes = cells(draw(n=90))
+    smaller, from_100 = [[cell for cell in sizes if (cell.sizes_mib[0] >= 100) == large] for large in (False, True)]
+    assert from_100[0].sizes_mib[0] == 100
+    assert smaller
+    _, together = find_modes(sizes, LEVEL, np.random.default_rng(1))
+    assert together.n == sum(cell.n for cell in from_100)
+
+
+def test_no_transfers_have_no_modes() -> None:
+    """All of a cell may have failed."""
+    nothing = draw(n=10).take(np.zeros(10, np.bool_))
+    steady = find_steady(nothing, (), NO_HOURS)
+    assert find_modes([steady.choose(nothing)], LEVEL, np.random.default_rng(1))[1].reason == "n=0 < 50"
