@@ -36,16 +36,23 @@ FLOORS = (
     "wire",
     "records/formats",
     "records/storage",
+    "records/join",
+    "records/export",
+    "services",
     "drivers",
     "tuning",
     "load",
-    "records/join",
     "costs",
     "analysis",
     "report",
+    "experiments/protocol",
+    "experiments/trigger",
     "experiments/operations",
     "experiments/transfer",
     "experiments/dataflow",
+    "experiments/registry",
+    "experiments/estimates",
+    "experiments/report",
     "planning",
     "progress",
     "dashboard",
@@ -119,7 +126,7 @@ def _floor(module: str) -> str | None:
 def test_every_module_stands_on_a_floor() -> None:
     """A new room takes its place in the order before it is imported anywhere."""
     without = {module for module, _ in _modules() if _floor(module) is None}
-    assert without == {"__init__", "records/__init__", "experiments/__init__", "tools/__init__"}
+    assert without == {"__init__", "experiments/__init__", "records/__init__", "tools/__init__"}
 
 
 def test_the_map_shows_the_floors() -> None:
@@ -178,6 +185,39 @@ def test_what_needs_no_aws_knows_none(package: str) -> None:
 def test_the_pure_core_has_no_effects(package: str) -> None:
     """Clock, randomness and I/O are arguments there."""
     assert {module for module, _ in _uses(package, EFFECTS) if not module.startswith(SERVERS)} == set()
+
+
+def _asks_for_an_experiment(node: ast.AST) -> bool:
+    """Return whether code compares an experiment's name with one of them, or asks for a trial's model."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        named = any(isinstance(side, ast.Name | ast.Attribute) and _last(side) == "experiment" for side in sides)
+        return named and any(isinstance(side, ast.Constant | ast.Tuple | ast.Set) for side in sides)
+    asks = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
+    return asks and any(isinstance(each, ast.Name) and each.id in MODELS for each in ast.walk(node))
+
+
+def _last(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+MODELS = {"TrialPlan", "TransferTrial"}
+
+
+def test_only_the_registry_asks_which_experiment_a_trial_is_of() -> None:
+    """What differs is in its room, or a trait (`contracts.measure.Traits`); a new experiment is then one folder."""
+    found = {
+        f"{_name(path)}: {ast.unparse(node)}"
+        for package in PREFIXES
+        for path in package.rglob("*.py")
+        if not _name(path).startswith("experiments/")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if _asks_for_an_experiment(node)
+    }
+    templates = [
+        path.name for path in PACKAGE.rglob("*.j2") if re.search(r"experiment\s*(==|!=|in\b)", path.read_text())
+    ]
+    assert (found, templates) == (set(), [])
 
 
 def test_nothing_is_called_utils() -> None:

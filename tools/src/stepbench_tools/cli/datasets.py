@@ -81,11 +81,12 @@ def require_one_subject(options: argparse.Namespace) -> None:
 
 def _published(plan: str) -> tuple[PublishedTransfer, ...]:
     """Return the published numbers of a plan's trials of `transfer`."""
-    from stepbench.contracts.transfer.plan import TransferTrial
+    from stepbench.contracts.measure import traits_of
+    from stepbench.contracts.plan import transfer_plan
     from stepbench_tools.cli.inputs import read_any_plan
 
-    trials = [trial for trial in read_any_plan(plan).trials if isinstance(trial, TransferTrial)]
-    return tuple(each for trial in trials for each in trial.published)
+    trials = (trial for trial in read_any_plan(plan).trials if not traits_of(trial.experiment).windows)
+    return tuple(each for trial in trials for each in transfer_plan(trial).published)
 
 
 def report_dataset(options: argparse.Namespace) -> int:

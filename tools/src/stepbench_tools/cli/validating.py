@@ -116,10 +116,9 @@ def _numbers(checked: _Checked, plan: Plan, *, remote: bool) -> dict[str, Any]:
 
 def _expected(trials: list[AnyTrial]) -> list[ExpectedMix]:
     """Return what each DAG of the plan asks of a store, each once."""
-    from stepbench.contracts.plan import TrialPlan
     from stepbench.workload.expected_mix import expected_mix
 
-    dags = {dag.model_dump_json(): dag for trial in trials if isinstance(trial, TrialPlan) for dag in trial.dags}
+    dags = {dag.model_dump_json(): dag for trial in trials for dag in trial.dags}
     return [expected_mix(dag) for dag in dags.values()]
 
 

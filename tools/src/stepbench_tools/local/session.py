@@ -75,7 +75,7 @@ class LocalSession:
         """Return the servers of this machine without which a trial cannot run."""
         target = trial.target
         name: str = target.store
-        if isinstance(target, PostgresqlTarget) and trial.experiment == "operations":
+        if isinstance(target, PostgresqlTarget) and trial.workload is not None:
             name = POSTGRESQL_TLS if target.tls or POSTGRESQL_TLS not in self.skipped else POSTGRESQL
         if isinstance(target, RedisTarget) and target.tls:
             name = REDIS_TLS

@@ -52,7 +52,7 @@ def skip_reason(trial: AnyTrial, skipped: Mapping[str, str]) -> str | None:
     target = trial.target
     if target.endpoint is not None:
         return None
-    if isinstance(target, PostgresqlTarget) and trial.experiment == "operations":
+    if isinstance(target, PostgresqlTarget) and trial.workload is not None:
         reason = skipped.get(POSTGRESQL_TLS)
         return reason if target.tls or reason is None else skipped.get(POSTGRESQL)
     if isinstance(target, RedisTarget) and target.tls:

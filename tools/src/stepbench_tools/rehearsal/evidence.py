@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.loading import read_model
 from stepbench.records.formats.report_lines import LogCollection, ReportPage
@@ -60,7 +60,7 @@ def _trial(stack: Stack, spec: TrialSpec, summary: TrialSummary, folder: Path) -
         name=summary.name,
         store=summary.store,
         experiment=summary.experiment,
-        writers=spec.plan.writers if isinstance(spec.plan, TrialPlan) else 1,
+        writers=spec.plan.writers,
         reads=reads.ok + reads.failed + reads.unknown if reads else None,
         cold_reads=reads.cold if reads else None,
         batching_window_s=target.batching_window_s if isinstance(target, DynamoDbTarget) else 0,
@@ -82,7 +82,7 @@ def _trial(stack: Stack, spec: TrialSpec, summary: TrialSummary, folder: Path) -
 
 def _is_pushed(spec: TrialSpec) -> bool:
     """Tell whether the trial's events invoke a receiver."""
-    return spec.plan.experiment == "trigger" and not spec.plan.pull
+    return traits_of(spec.plan.experiment).by_trigger and not spec.plan.pull
 
 
 def _failure(trial: TrialSummary) -> str:

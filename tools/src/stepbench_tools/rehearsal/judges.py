@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.contracts.measure import traits_of
 from stepbench_tools.rehearsal.plans import FIRST
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def vpc(rehearsal: Rehearsal) -> Finding | None:
 
 def trigger_delay(rehearsal: Rehearsal) -> Finding | None:
     """Judge by whether triggers delivered before the load began."""
-    trials = [each for each in _first_trials(rehearsal) if each.experiment == "trigger"]
+    trials = [each for each in _first_trials(rehearsal) if traits_of(each.experiment).by_trigger]
     late = [each for each in trials if NOT_READY in each.failure]
     if late:
         return Finding(holds=False, observed="; ".join(f"{each.name}: {each.failure}" for each in late))
@@ -152,7 +153,7 @@ def cold_starts(rehearsal: Rehearsal) -> Finding | None:
 
 def clocks(rehearsal: Rehearsal) -> Finding | None:
     """Judge by the offsets of the first round, whose functions are outside of any network."""
-    trials = [each for each in _first_trials(rehearsal) if each.experiment == "trigger" and each.accounting]
+    trials = [each for each in _first_trials(rehearsal) if traits_of(each.experiment).by_trigger and each.accounting]
     if not trials:
         return None
     unmeasured = [each.name for each in trials if each.offset_ms is None]

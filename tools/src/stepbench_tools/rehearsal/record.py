@@ -31,7 +31,7 @@ class TrialEvidence(Contract):
 
     name: str
     store: str
-    experiment: str
+    experiment: ExperimentName
     writers: int = 1
     reads: int | None = None
     cold_reads: int | None = None

@@ -13,6 +13,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from stepbench.contracts.application import Application
 from stepbench.contracts.base import BrokenRule, Contract, Text, refuse, repeated_names
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Until, Window
 from stepbench.contracts.published import Published
 from stepbench.contracts.rules import OWN_RULES, TRIAL_RULES
@@ -111,7 +112,7 @@ class Plan(Contract):
     @property
     def offered_trials(self) -> tuple[TrialPlan, ...]:
         """Return the trials whose load writers offer: all but those of transfers."""
-        return tuple(trial for trial in self.trials if isinstance(trial, TrialPlan))
+        return tuple(offered_plan(trial) for trial in self.trials if traits_of(trial.experiment).windows)
 
     @property
     def size(self) -> int:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from stepbench import digits
 from stepbench.analysis.comparability import STORE, format_value, is_clients, shorten_path
 from stepbench.analysis.pairs import WRITTEN_OUT
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.trial import Record
 from stepbench.contracts.workload import RecordShape
 
@@ -57,10 +58,10 @@ def _describe_sizes(trials: Sequence[TrialSummary]) -> str:
 def _record_bytes(trial: TrialSummary) -> tuple[int, int] | None:
     """Return how large a record's key and value are; None where a trial has none, or those of another version."""
     with suppress(ValidationError):
-        if trial.experiment == "trigger":
+        if traits_of(trial.experiment).by_trigger:
             record: Any = Record(**_below(trial, "record."))
             return record.key_bytes, record.value_bytes
-        if trial.experiment == "operations":
+        if any(path.startswith("workload.") for path in trial.setup):
             record = _SHAPES.validate_python({"shape": "blob", **_below(trial, "workload.record.")})
             return record.key_bytes, record.value_bytes
     return None

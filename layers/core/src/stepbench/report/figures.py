@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.measure import measure_of
+from stepbench.contracts.measure import measure_of, traits_of
 from stepbench.errors import find_control, printable
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def page_data(drawings: Sequence[Drawing]) -> dict[str, Any]:
 
 def _chart_name(drawing: Drawing) -> str:
     """Return one name for each chart and experiment, since titles name the experiment's latency."""
-    return drawing.chart if drawing.experiment == "trigger" else f"{drawing.chart}-{drawing.experiment}"
+    return drawing.chart if traits_of(drawing.experiment).by_trigger else f"{drawing.chart}-{drawing.experiment}"
 
 
 def _name_latency(chart: dict[str, Any], experiment: ExperimentName) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
 from stepbench.analysis.comparability import format_value, shorten_path
+from stepbench.contracts.measure import measure_of
 from stepbench.contracts.measures import Estimate
 from stepbench.report.boxes import BEYOND
 from stepbench.report.labels import trial_labels
@@ -81,7 +82,7 @@ class TrialGroup:
     @property
     def operations(self) -> bool:
         """Tell whether its trials are of operations, of which nothing has to arrive."""
-        return self.trial.experiment == "operations"
+        return not measure_of(self.trial.experiment).arrives
 
     @property
     def label(self) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, trial_tag
+from stepbench.contracts.measure import traits_of
 from stepbench.errors import LocalEnvironmentError
 from stepbench.load.process import gc_paused
 from stepbench.planning import expanded
@@ -56,7 +57,7 @@ def measure_floors(stack: Stack, plan: Plan, run_id: str, etcd: str | None, cloc
     Raises:
         LocalEnvironmentError: emulator or etcd do not answer.
     """
-    pushes = any(trial.plan.experiment == "trigger" and not trial.plan.pull for trial in expanded(plan))
+    pushes = any(traits_of(trial.plan.experiment).by_trigger and not trial.plan.pull for trial in expanded(plan))
     invoke = InvokeProbe(stack, trial_tag(run_id, TRIAL), EVENTS, clock) if pushes else None
     watched = etcd if etcd and _watches_our_etcd(plan) else None
     found = run_measuring(_measure(invoke, watched, run_id, clock))
