@@ -8,6 +8,7 @@ from pydantic import Field
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.clock_check import ClockCheck
+from stepbench.contracts.measure import ExperimentName
 from stepbench.contracts.result import Accounting
 
 Status = Literal["confirmed", "refuted", "not tried"]
