@@ -32,7 +32,7 @@ PLAN = {
 }
 SUMMARY = sample_summary(sample_results())
 LOST = 7
-NOTEBOOK = Path(__file__).parents[2] / "docs/log.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "docs/notebook.ipynb"
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,8 @@ def test_the_product_is_what_the_sources_write(written: dict[str, dict[str, Any]
 def test_the_product_is_the_same_each_time() -> None:
     """Equal sources have to make an equal layer, or every build would be deployed anew: `make setup` was the first."""
     command = [sys.executable, "-m", "stepbench_charts"]
-    printed = subprocess.run(command, capture_output=True, check=True).stdout
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    printed = subprocess.run(command, env=environment, capture_output=True, check=True).stdout
     assert printed == figures.own_file("charts.json").read_bytes()
 
 

@@ -20,8 +20,8 @@ TEXTS = {
     "tests/samples/paces.py": "import stepbench.load.pacer",
     "tests/unit/load/test_pacer.py": "from stepbench.load.pacer import pace",
     "tests/unit/load/test_other.py": "",
-    "tests/unit/experiments/report/test_page.py": "from stepbench.load.engine import run",
-    "tests/unit/report/test_far.py": "from stepbench.experiments.report.page import render",
+    "tests/unit/report/test_page.py": "from stepbench.load.engine import run",
+    "tests/unit/report/test_far.py": "from stepbench.report.page import render",
     "tests/unit/stages/test_run_load.py": "",
     "tests/unit/stats/test_direct.py": "from stepbench.load import pacer",
     "tests/unit/stats/test_by_sample.py": "from tests.samples.paces import slow",
@@ -67,7 +67,7 @@ def test_the_nearest_tests_come_first() -> None:
         "tests/unit/load/test_pacer.py",
         "tests/unit/load/test_other.py",
         "tests/unit/stats/test_direct.py",
-        "tests/unit/experiments/report/test_page.py",
+        "tests/unit/report/test_page.py",
         "tests/unit/stats/test_by_sample.py",
     ]
 
@@ -81,7 +81,7 @@ def test_the_nearest_tests_come_first() -> None:
         ("statemachines/run.asl.json", ["tests/statemachines/test_definitions.py"]),
         ("stacks/efs.yaml", ["tests/layout/test_template.py"]),
         ("docs/openapi.json", ["tests/layout/test_template.py", "tests/unit/api/test_description.py"]),
-        ("tests/unit/conftest.py", ["tests/unit/report/test_far.py", "tests/unit/experiments/report/test_page.py"]),
+        ("tests/unit/report/conftest.py", ["tests/unit/report/test_far.py", "tests/unit/report/test_page.py"]),
         ("README.md", []),
     ],
 )

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.cost import PARTS, CostItem, PerDollar, RunCost
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.measures import Estimate
 from stepbench.costs.actual import LATER, run_items
 from stepbench.costs.price_table import describe_prices
@@ -130,7 +131,7 @@ def per_dollar(trials: Sequence[TrialSummary]) -> tuple[PerDollar, ...]:
     groups: dict[str, int] = {}
     for trial in trials:
         usd = trial.cost_usd.of("store", "trigger")
-        if not _is_whole(trial) or usd <= 0 or _is_emulated(trial) or trial.dataflow is not None:
+        if not _is_whole(trial) or usd <= 0 or _is_emulated(trial) or traits_of(trial.experiment).completes:
             continue
         for window in trial.windows:
             if (each := _of_window(trial, window, usd)) is not None:

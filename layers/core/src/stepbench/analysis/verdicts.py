@@ -23,6 +23,7 @@ from stepbench.analysis.verdict_text import (
     find_other_cause,
     name_sides,
 )
+from stepbench.contracts.measure import traits_of
 from stepbench.contracts.verdict import OVERLAP, Side, Verdict
 from stepbench.stats.over_runs import MIN_RUNS
 
@@ -226,7 +227,9 @@ def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> S
     name = group.name
     if pair.aspect == STORE:
         other = (pair.b if is_first else pair.a).first
-        by_store = trial.store != other.store and trial.dataflow is None  # plans of DAGs have one store several ways
+        by_store = (
+            trial.store != other.store and not traits_of(trial.experiment).completes
+        )  # plans of DAGs have one twice
         name = trial.store if by_store else group.name
     elif pair.aspect != TRIAL:
         value = trial.point.get(pair.aspect, trial.setup.get(pair.aspect))
