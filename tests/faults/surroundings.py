@@ -62,7 +62,8 @@ class Surroundings:
 
     def _reachable(self, lease: Lease) -> bool:
         """Tell whether the server of a target lives; a lease on one that does not stays until all is started anew."""
-        servers = [server for server in self.deployment.state.servers if server.endpoint in lease.target]
+        named = lease.target.partition("#")[2]  # host and port, whichever database
+        servers = [server for server in self.deployment.state.servers if server.endpoint.partition("/")[0] in named]
         return all(server.runs() for server in servers)
 
     def leftovers(self, before: dict[str, Any]) -> str:

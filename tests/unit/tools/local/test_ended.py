@@ -90,6 +90,22 @@ def test_postgresqls_shell_passes_on_what_ended_the_server(tmp_path: Path) -> No
     assert end_of(server).how == "was ended by SIGKILL"
 
 
+def test_two_servers_of_one_process_are_told_the_same_end(tmp_path: Path) -> None:
+    """Redis with and without TLS is one; the kernel says once how it ended."""
+    both = started(["sleep", "600"], tmp_path / "log")
+    servers = (both, both.model_copy(update={"name": "redis"}))
+    watch = ServerWatch(servers, FakeClock(now_ns=NOW_NS), needed)
+    os.kill(both.processes[0].pid, signal.SIGKILL)
+    found: list[EndedServer] = []
+
+    def both_noticed() -> bool:
+        found.extend(watch.poll(SPECS))
+        return len(found) > 1
+
+    wait_until("both ends are noticed", both_noticed, timeout_s=30)
+    assert [account.how for account in found] == ["was ended by SIGKILL"] * 2
+
+
 def test_of_anothers_child_only_the_end_is_known(tmp_path: Path) -> None:
     """After `stepbench up` nobody is told the signal."""
     shell = subprocess.run(

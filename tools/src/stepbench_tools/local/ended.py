@@ -39,6 +39,7 @@ class ServerWatch:
     needed: Callable[[AnyTrial], frozenset[str]]
     _left: list[Server] = field(init=False)
     _suspected: set[str] = field(default_factory=set)
+    _ends: dict[ProcessId, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._left = list(self.servers)
@@ -56,8 +57,11 @@ class ServerWatch:
         Return how a server ended, "" while it runs.
 
         Of PostgreSQL, the server itself may be gone a moment before the shell that tells its signal: one more look.
+        The kernel says once how a child has ended, and one process may be several servers, as Redis with and without
+        TLS is.
         """
-        ends = [how for how in map(_end_of, server.processes) if how]
+        self._ends.update((each, how) for each in server.processes if each not in self._ends and (how := _end_of(each)))
+        ends = [self._ends[each] for each in server.processes if each in self._ends]
         told = [how for how in ends if how != _GONE]
         if told or not ends or len(server.processes) == 1 or server.name in self._suspected:
             return (told or ends or [""])[0]
