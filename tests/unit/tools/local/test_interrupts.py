@@ -47,3 +47,20 @@ def test_nobody_interrupts_the_last_clean_up(number: signal.Signals) -> None:
                 os.kill(os.getpid(), number)
     finally:
         signal.signal(number, before)
+
+
+def test_a_terminal_is_closed_once() -> None:
+    """The kernel says so to the session's leader and to the foreground, which may both be us: the stop goes on."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    stopped = False
+    try:
+        with interruptible():
+            try:
+                os.kill(os.getpid(), signal.SIGHUP)
+            except KeyboardInterrupt:
+                os.kill(os.getpid(), signal.SIGHUP)
+                stopped = True
+        assert stopped
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
