@@ -24,8 +24,7 @@ KINDS = {
 OTHER_KINDS = {"CREATE ROLE stepbench": "sql", "trials[0].phases[0].load[0]": "refusals"}
 """Kinds of blocks without a language that are no commands, by how they begin."""
 NO_COMMANDS = {
-    "contracts, model ← stats": "the order of rooms in words; tests/layout/test_imports.py holds the rooms to it",
-    "testing     ": "the map of rooms, which tests/layout/test_imports.py compares with the order of imports",
+    "tools/cli     ": "the map of rooms, which tests/layout/test_imports.py compares with the order of imports",
     "offered  = sent+unsent": "a definition; records that obey it: tests/integration/stages/test_after_load.py",
     "flowchart LR": "a drawing; Mermaid's parser is not among the tools",
     "flowchart TB": "drawings that tests/unit/tools/documents/test_console.py compares with what is generated",
