@@ -1,5 +1,5 @@
 """
-The generated parts of `docs/console.md`: drawings of the state machines, and an input for each preset.
+The generated parts of `docs/console.md`: drawings of the state machines, and the presets by question.
 
 `python -m stepbench_tools.documents.console docs/console.md` writes them anew, between marks in the page. The drawings
 are Mermaid's flow charts, which GitHub renders, in the reader's own theme, and which show in a diff what has changed.
@@ -135,12 +135,11 @@ def describe_states(definition: State) -> Iterator[str]:
 
 
 def list_inputs(directory: Path) -> Iterator[str]:
-    """Yield a table of the presets by the question that they ask, each with the input that runs it."""
-    yield "| question | input |"
+    """Yield a table of the presets by the question that they ask; a preset's name is its input."""
+    yield "| question | preset |"
     yield "|---|---|"
     for question, presets in questions(directory):
-        for place, name in enumerate(presets):
-            yield f"| {'' if place else question or 'How good is the instrument?'} | `{json.dumps({'plan': name})}` |"
+        yield f"| {question or 'How good is the instrument?'} | {', '.join(f'`{name}`' for name in presets)} |"
 
 
 def render(page: str, root: Path) -> str:
