@@ -3,7 +3,7 @@ The grammar of thresholds: `[TIME] STATISTIC [of KIND] [in WINDOW] COMPARISON NU
 
 Kind and window may stand at the end as well. The words are read once, from left to right, and every mistake is noted;
 what one leaves unknown ("") is not judged.
-`docs/plans.md` has the words as a table.
+`docs/thresholds.md` has the words as a table.
 """
 
 from __future__ import annotations
