@@ -1,4 +1,4 @@
-"""Every command of the README, installed by `make setup` alone: without the libraries that only tests have."""
+"""Every command of docs/command-line.md, installed by `make setup` alone: without libraries that only tests have."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.samples.transfers import published_line, published_text
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(UP_LIMIT_S)]
 
-SECTION = re.compile(r"## Command line\n(.*?)\n## ", re.DOTALL)
+SECTION = re.compile(r"## Commands\n(.*?)\n## ", re.DOTALL)
 COMMAND = re.compile(r"`(?:stepbench )?([a-z-]+)[^`]*`")
 
 
-def commands_of(readme: str) -> list[str]:
-    """Return the commands that the README's table names, in its first column."""
-    (section,) = SECTION.findall(readme)
+def commands_of(page: str) -> list[str]:
+    """Return the commands that the page's table names, in its first column."""
+    (section,) = SECTION.findall(page)
     rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
     return [command for row in rows for command in COMMAND.findall(row)]
 
@@ -78,9 +78,9 @@ ARGUMENTS: dict[str, Arguments] = {
 """Cheap arguments that do a command's whole work, in the order in which the commands need each other."""
 
 
-def test_the_readme_names_every_command_and_all_of_them_are_tried_here() -> None:
-    """A new one belongs into the README's table, and into ARGUMENTS."""
-    named = commands_of((ROOT / "README.md").read_text())
+def test_the_page_names_every_command_and_all_of_them_are_tried_here() -> None:
+    """A new one belongs into the table of docs/command-line.md, and into ARGUMENTS."""
+    named = commands_of((ROOT / "docs/command-line.md").read_text())
     helped = subprocess.run([STEPBENCH, "--help"], check=True, capture_output=True, text=True, timeout=60).stdout
     assert sorted(named) == sorted(ARGUMENTS) == sorted(re.findall(r"^    ([a-z-]+)", helped, re.MULTILINE))
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import Plan
     from stepbench.planning import Question
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs/command-line.md"
 
 
 def test_every_preset_has_its_place_in_the_list() -> None:
@@ -38,9 +38,9 @@ def test_every_preset_asks_a_question_but_the_one_that_only_calibrate_can_judge(
     assert (silent.presets, questions()[-1]) == (("calibrate",), silent)
 
 
-def test_the_readme_has_the_same_questions() -> None:
+def test_the_page_on_the_command_line_has_the_same_questions() -> None:
     """A user finds there what the command lists."""
-    text = README.read_text()
+    text = PAGE.read_text()
     assert [group.question for group in questions() if f"| {group.question or OTHERS} |" not in text] == []
 
 
