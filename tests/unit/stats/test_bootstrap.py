@@ -11,7 +11,7 @@ from stepbench.stats.bootstrap import block_count, block_index, block_weights, b
     [(60, 0.01, 60), (60, 0.2, 60), (60, 0.5, 24), (10, 0.01, 10), (3_600, 0.01, 1_000), (0.5, 0.01, 0)],
 )
 def test_blocks_are_a_second_or_five_autocorrelation_times(length_s: float, time_s: float, blocks: int) -> None:
-    """There are 1,000 at most (`docs/measurement.md`), which only makes them longer."""
+    """There are 1,000 at most (`docs/statistics.md`), which only makes them longer."""
     assert block_count(length_s, time_s) == blocks
 
 

@@ -70,7 +70,7 @@ def test_a_quantile_in_the_missing_mass_is_infinite_even_in_part() -> None:
 
 @pytest.mark.parametrize(("q", "needed"), [(0.5, 6), (0.9, 36), (0.95, 72), (0.99, 368), (0.999, 3_688), (0.01, 368)])
 def test_the_smallest_sample_that_can_enclose_a_quantile(q: float, needed: int) -> None:
-    """The largest of n values may lie below the quantile in 2.5 % of samples: q^n <= 0.025, `docs/measurement.md`."""
+    """The largest of n values may lie below the quantile in 2.5 % of samples: q^n <= 0.025, `docs/statistics.md`."""
     assert min_sample(q) == needed
     assert max(q, 1 - q) ** needed <= 0.025 < max(q, 1 - q) ** (needed - 1)
 

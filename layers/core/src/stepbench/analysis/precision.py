@@ -3,7 +3,7 @@ How well a phase's quantile is known while its load goes on, and in the end: the
 
 A look is made when the number of events due has grown by a quarter: so all looks together cost five times the last,
 and there are few of them. To stop at the first interval that is narrow enough costs it some of its coverage;
-`docs/measurement.md` says how much.
+`docs/decisions/0005-phases-that-the-run-decides.md` says how much.
 """
 
 from __future__ import annotations
