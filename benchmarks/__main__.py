@@ -6,8 +6,8 @@ All benchmarks, or some, one after the other; then `docs/performance.md` and its
 Each runs in a process of its own: what one leaves behind in memory, threads or affinity is no burden of the next. One
 that lacks its comparator is skipped, with the remedy; one that fails is named, and the others run on. `--quick` shows
 that all of them work: its results go to `.stepbench/bench/quick/`, and the page stays as it is. What a person has to
-say of a result (why a goal is missed, with a profile, and what would close the gap) is `benchmarks/results/<name>.md`,
-which the page takes over below the figures.
+say of a result (why a goal is missed, with a profile, and what would close the gap) is `benchmarks/results/<name>.md`:
+its first paragraph is the conclusion, which the page has; all of it stands below the figures in `results/README.md`.
 
 The chart has the ratios that have a goal: a dot with its interval on a log axis, a tick where the goal is. Altair
 writes the specification and vl-convert draws it, as with the report's figures. It stands on a light ground of its own,
@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import altair as alt
 import vl_convert
 from benchmarks.command import RESULTS, ROOT, SKIPPED, TOOLS
-from benchmarks.result import Result, page
+from benchmarks.pages import data_page, page
+from benchmarks.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,6 +142,7 @@ NAMES = (
 )
 """In the page's order. Run by hand, for other questions: `omission`, `coverage`, `stopping`, `slices`, `verdicts`."""
 PAGE = ROOT / "docs" / "performance.md"
+DATA = RESULTS / "README.md"
 CHART = ROOT / "docs" / "images" / "performance.svg"
 _LIMIT_S = 3_600
 _GRACE_S = 30
@@ -199,26 +201,24 @@ def kept(directory: Path = RESULTS) -> list[Result]:
     return [Result.model_validate_json(file.read_bytes()) for file in files if file.exists()]
 
 
-def rendered(results: list[Result], directory: Path = RESULTS) -> str:
+def rendered(results: list[Result], directory: Path = RESULTS) -> tuple[str, str]:
     """
-    Return the page, with the remarks that lie beside the results, and the names of what has no result.
+    Return the page of conclusions and the page of data, with the remarks that lie beside the results.
 
-    The remarks' links to other pages are relative to where they lie; here they are relative to `docs/`.
+    The remarks' links to other pages are relative to where they lie; on the page of conclusions to `docs/`.
     """
     have = [each.benchmark for each in results]
     written = {name: directory / f"{name}.md" for name in have}
-    remarks = {
-        name: file.read_text(encoding="utf-8").replace("](../../docs/", "](")
-        for name, file in written.items()
-        if file.exists()
-    }
-    return page(results, remarks, [name for name in NAMES if name not in have])
+    remarks = {name: file.read_text(encoding="utf-8") for name, file in written.items() if file.exists()}
+    near = {name: text.replace("](../../docs/", "](") for name, text in remarks.items()}
+    return page(results, near, [name for name in NAMES if name not in have]), data_page(results, remarks)
 
 
 def render() -> None:
-    """Write the page and its chart, from what lies in the directory of results."""
+    """Write both pages and the chart, from what lies in the directory of results."""
     results = kept()
-    PAGE.write_text(rendered(results), encoding="utf-8")
+    for path, text in zip((PAGE, DATA), rendered(results), strict=True):
+        path.write_text(text, encoding="utf-8")
     CHART.write_text(vl_convert.vegalite_to_svg(specification(results)), encoding="utf-8")
     print(f"\n{PAGE.relative_to(ROOT)}: {len(results)} of {len(NAMES)} benchmarks")
 

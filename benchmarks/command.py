@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.result import Case, Result, section
+from benchmarks.pages import section
+from benchmarks.result import Case, Result
 
 from stepbench_tools.local.interrupts import interruptible
 
