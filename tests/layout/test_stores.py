@@ -1,4 +1,4 @@
-"""A store is complete: each place that `docs/drivers.md` lists for a new store is there for all that there are."""
+"""A store is complete: each place that `docs/writing-a-driver.md` lists is there for all stores that there are."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DRIVERS = "stepbench.drivers"
+WALK_THROUGH = ROOT / "docs/writing-a-driver.md"
 PACKAGE = ROOT / "layers/core/src/stepbench"
 INTEGRATION = ROOT / "tests/integration/drivers"
 EACH_STORE = pytest.mark.parametrize(("store", "model"), target_models().items())
@@ -123,17 +124,19 @@ def test_all_stores_are_listed() -> None:
 
 
 def test_the_walk_through_quotes_the_example_store() -> None:
-    """A newcomer copies what stands in docs/drivers.md."""
+    """A newcomer copies what stands there."""
     example = ROOT / "tests/support/example_store"
     source = {line.strip() for path in example.glob("*.py") for line in path.read_text().splitlines()}
-    quoted = re.findall(r"```python\n(.+?)```", (ROOT / "docs/drivers.md").read_text(), re.DOTALL)
+    quoted = re.findall(r"```python\n(.+?)```", WALK_THROUGH.read_text(), re.DOTALL)
+    assert len(quoted) == 4
     lines = {line.split("  # ")[0].strip() for block in quoted for line in block.splitlines()}
     assert lines - source == set()
 
 
-def test_the_walk_through_names_what_is_there() -> None:
-    """Its list of places is no good if a place has moved."""
-    text = (ROOT / "docs/drivers.md").read_text()
+@pytest.mark.parametrize("page", [WALK_THROUGH, ROOT / "docs/drivers.md"], ids=lambda page: page.stem)
+def test_the_pages_on_drivers_name_what_is_there(page: Path) -> None:
+    """A list of places is no good if a place has moved."""
+    text = page.read_text()
     files = re.findall(r"`((?:contracts|costs|drivers|tools|tests|model|wire)/[a-z0-9_/]+(?:\.py|/))`", text)
     assert [name for name in files if not _place(name).exists()] == []
     modules = re.findall(r"`((?:wire|model|drivers)(?:\.[a-z0-9_]+)+)(\.[A-Z]\w+|\.[a-z_]+)?`", text)

@@ -1,5 +1,5 @@
 """
-A small store and its room: what a new store's room looks like (`docs/drivers.md` walks through it).
+A small store and its room: what a new store's room looks like (`docs/writing-a-driver.md` walks through it).
 
 The server keeps keys and values in memory and speaks lines. A room of the product stands in `drivers/`, its target
 model in `contracts/target.py`; these stand here, since nothing of the product imports `testing`.

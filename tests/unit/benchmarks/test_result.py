@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import vl_convert
 from benchmarks import __main__ as benchmarks
+from benchmarks.command import RESULTS
 from benchmarks.pages import data_page, number, page, section
 from benchmarks.result import Case, Figure, Goal, Machine, Measure, Result, figures_of, median_interval
 
@@ -223,4 +224,4 @@ def test_the_pages_show_the_results_that_are_kept() -> None:
     """To renew: `python -m benchmarks --render`. Each conclusion stands on the page."""
     shown = (benchmarks.PAGE.read_text(encoding="utf-8"), benchmarks.DATA.read_text(encoding="utf-8"))
     assert shown == benchmarks.rendered(benchmarks.kept())
-    assert all((benchmarks.RESULTS / f"{each.benchmark}.md").exists() for each in benchmarks.kept())
+    assert all((RESULTS / f"{each.benchmark}.md").exists() for each in benchmarks.kept())

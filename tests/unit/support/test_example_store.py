@@ -1,4 +1,4 @@
-"""The example store passes every contract that its target declares, as `docs/drivers.md` asks of a new store."""
+"""The example store passes every contract that its target declares, as docs/writing-a-driver.md asks of a new one."""
 
 from __future__ import annotations
 
