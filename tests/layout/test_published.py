@@ -1,7 +1,8 @@
-"""`docs/published.md` says what presets and template have: what stands there is read, and looked up where it says."""
+"""`docs/published.csv` says what presets and template have: what stands there is read, and looked up where it says."""
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from fnmatch import fnmatchcase
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "published.md"
 PRESETS = sorted(path.stem for path in (ROOT / "events" / "plans").glob("paper-*.json"))
 PARAMETERS = load_template("template.yaml")["Parameters"]
-COMPARED = ["presets", "parameter", "published", "ours", "where", "why it differs"]
+TABLE = PAGE.with_suffix(".csv")
 QUOTED = re.compile(r"`([^`]+)`")
 
 
 class Fact(NamedTuple):
-    """One row: which presets it is about, what was published, what is ours, where that stands, and why it differs."""
+    """One row: source, presets that it is about, what was published, what is ours, where that is, why it differs."""
 
+    source: str
     presets: str
     parameter: str
     published: str
@@ -72,7 +74,14 @@ def tables(head: list[str]) -> Iterator[list[str]]:
             yield cells
 
 
-FACTS = [Fact(*cells) for cells in tables(COMPARED)]
+def facts() -> list[Fact]:
+    """Return the rows of the table of parameters."""
+    with TABLE.open(encoding="utf-8", newline="") as lines:
+        _head, *rows = csv.reader(lines)
+    return [Fact(*cells) for cells in rows]
+
+
+FACTS = facts()
 
 
 def deployments() -> dict[str, dict[str, str]]:
