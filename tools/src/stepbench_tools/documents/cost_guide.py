@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepbench.costs import prices
-from stepbench.costs.price_table import DEFAULT_REGION, price_table, unit_price
 from stepbench.costs.prices import HOURS_PER_MONTH, bill, line
 from stepbench.costs.standing import NETWORK, Deployment, standing
 from stepbench.digits import count, dollars
@@ -52,7 +51,7 @@ OPTIONS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
 
 def tables() -> dict[str, str]:
     """Return each generated table by its name."""
-    return {name: "\n".join(rows()) for name, rows in {"idle": _idle, "presets": _presets, "prices": _prices}.items()}
+    return {name: "\n".join(rows()) for name, rows in {"idle": _idle, "presets": _presets}.items()}
 
 
 def updated(page: str) -> str:
@@ -81,27 +80,13 @@ def _row(text: str, amounts: tuple[Amount, ...]) -> str:
 
 
 def _presets() -> Iterator[str]:
-    yield "| preset | trials | events at most | dollars | dollars at most | most of that |"
-    yield "|---|---:|---:|---:|---:|---|"
+    yield "| preset | trials | events at most | dollars | dollars at most |"
+    yield "|---|---:|---:|---:|---:|"
     for name in list_plans():
         trials = [trial.plan for trial in expanded(parse_plan(find_plan(name)))]
-        most = [budgeted(trial) for trial in trials]
-        spent: dict[str, float] = {}
-        for item in (item for each in most for item in each.lines):
-            spent[item.item] = spent.get(item.item, 0) + item.usd
-        expected, total = (sum(each.total_usd for each in bills) for bills in (map(estimate, trials), most))
+        expected, most = (sum(price(trial).total_usd for trial in trials) for price in (estimate, budgeted))
         events = count(sum(trial.events for trial in trials))
-        dearest = max(spent, key=lambda item: spent[item])
-        yield f"| `{name}` | {len(trials)} | {events} | {dollars(expected)} | {dollars(total)} | {dearest} |"
-
-
-def _prices() -> Iterator[str]:
-    yield "| price | of one | region | read on | source |"
-    yield "|---|---:|---|---|---|"
-    for region, rows in sorted(price_table().regions.items(), key=lambda pair: pair[0] != DEFAULT_REGION):
-        for key, row in sorted(rows.items()):
-            doubt = "" if row.confirmed else "; **not confirmed**"
-            yield f"| `{key}` | {unit_price(row.usd)} a {row.unit} | {region} | {row.date} | {row.source}{doubt} |"
+        yield f"| `{name}` | {len(trials)} | {events} | {dollars(expected)} | {dollars(most)} |"
 
 
 if __name__ == "__main__":
