@@ -133,7 +133,9 @@ def test_the_walk_through_quotes_the_example_store() -> None:
     assert lines - source == set()
 
 
-@pytest.mark.parametrize("page", [WALK_THROUGH, ROOT / "docs/drivers.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [WALK_THROUGH, ROOT / "docs/drivers.md", ROOT / "docs/outcomes.md"], ids=lambda page: page.stem
+)
 def test_the_pages_on_drivers_name_what_is_there(page: Path) -> None:
     """A list of places is no good if a place has moved."""
     text = page.read_text()

@@ -1,7 +1,7 @@
 """
 Every fault of the proxy in front of every store: what comes of the writes, and whether the driver goes on afterwards.
 
-The stores are the real ones (S3 and DynamoDB: the emulator). `docs/drivers.md`, "Under faults", shows the same table.
+The stores are the real ones (S3 and DynamoDB: the emulator). `docs/outcomes.md`, "Under faults", shows the same table.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def faults_of(store: str) -> list[str]:
 
 
 def expected(store: str, fault: str) -> Expected:
-    """Return a row of the table in `docs/drivers.md`."""
+    """Return a row of the table in `docs/outcomes.md`."""
     if fault in REFUSED:
         return Expected(Outcome.FAILED, REFUSED[fault], applied=False)
     if fault in GOES_THROUGH:

@@ -16,15 +16,12 @@ from stepbench.errors import PlanError
 from stepbench.planning import find_plan, list_plans, parse_plan, questions
 from stepbench.planning.expansion import expand
 from stepbench.planning.presets import preset_directory
-from stepbench_tools.cli.plans import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.contracts.plan import Plan
     from stepbench.planning import Question
-
-PAGE = Path(__file__).parents[3] / "docs/command-line.md"
 
 
 def test_every_preset_has_its_place_in_the_list() -> None:
@@ -36,12 +33,6 @@ def test_every_preset_asks_a_question_but_the_one_that_only_calibrate_can_judge(
     """A report that begins without one begins with whatever its trials are."""
     (silent,) = (group for group in questions() if not group.question)
     assert (silent.presets, questions()[-1]) == (("calibrate",), silent)
-
-
-def test_the_page_on_the_command_line_has_the_same_questions() -> None:
-    """A user finds there what the command lists."""
-    text = PAGE.read_text()
-    assert [group.question for group in questions() if f"| {group.question or OTHERS} |" not in text] == []
 
 
 def only_varies(path: str) -> Callable[[Plan], bool]:
