@@ -22,7 +22,6 @@ from stepbench.contracts.transfer.rows import TransferRows
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.export import events as module
 from stepbench.records.formats.columns import encode
-from stepbench.records.formats.parquet import METADATA, columns_of
 from stepbench.records.storage import layout
 from stepbench.records.storage.dataset_keys import dataset_keys
 from stepbench.stages.export_records import export_records
@@ -96,12 +95,11 @@ def test_each_row_says_whether_the_filter_was_to_let_it_pass() -> None:
 
 def described_as_it_is(schema: pa.Schema, experiment: str) -> bool:
     """Return whether each column has its own type and description, and none but the optional ones is missing."""
-    columns = columns_of(arrives=experiment != "operations")
-    found = {field.name: (str(field.type), field.metadata) for field in schema}
-    for name, (type_, metadata) in found.items():
-        assert type_ == columns[name].type, name
-        assert {key.decode(): value.decode() for key, value in metadata.items()} == columns[name].metadata, name
-    return {name for name, column in columns.items() if not column.optional} <= found.keys() <= columns.keys()
+    columns = module.events_file(arrive=experiment != "operations").columns
+    own = {each.name: each.field(nullable=True) for each in columns}
+    for field in schema:
+        assert field.equals(own[field.name], check_metadata=True), field.name
+    return {each.name for each in columns if not each.optional} <= set(schema.names) <= own.keys()
 
 
 def test_the_file_says_what_it_holds() -> None:
@@ -109,7 +107,7 @@ def test_the_file_says_what_it_holds() -> None:
     file, _, _ = exported()
     schema = file.schema_arrow
     assert described_as_it_is(schema, "trigger")
-    assert METADATA.keys() <= {key.decode() for key in schema.metadata}
+    assert list(module.events_file(arrive=True).metadata) == [key.decode() for key in schema.metadata]
     assert (schema.metadata[b"store"], schema.metadata[b"run_id"]) == (b"dynamodb", b"run-1")
     assert file.metadata.row_group(0).column(5).compression == "ZSTD"
 

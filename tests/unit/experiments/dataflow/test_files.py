@@ -13,9 +13,9 @@ from tests.samples.dag_rows import event_text
 from tests.samples.finished_dags import FinishedDags, fork_rows
 
 from stepbench.contracts.tasks import ExportRecordsInput
+from stepbench.experiments.dataflow import files
+from stepbench.experiments.dataflow.files import FILES, describe_dag_columns
 from stepbench.loading import Run
-from stepbench.records.formats import dag_parquet
-from stepbench.records.formats.dag_parquet import FILES, describe_dag_columns
 from stepbench.records.storage import layout
 from stepbench.stages.export_records import export_records
 
@@ -32,9 +32,10 @@ def tables() -> dict[str, Any]:
     failed = b1.model_copy(update={"outcome": "failed", "error": "killed", "blobs": b1.blobs[:1]})
     trial.execution(1, [a, b0, failed, b1.model_copy(update={"attempt": 1}), c])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dag_parquet, "ROWS_PER_GROUP", 5)
+        small = {name: file._replace(rows_per_group=5) for name, file in FILES.items()}
+        patch.setattr(files, "FILES", small)
         export_records(ExportRecordsInput(ref=trial.ref), trial.memory.services)
-    names = ["records.parquet", *(file.name for file in FILES)]
+    names = ["records.parquet", *FILES]
     runs = trial.memory.services.runs
     return {name: pq.read_table(io.BytesIO(runs.get_bytes(layout.trial_key(trial.ref, name)))) for name in names}
 
@@ -73,8 +74,8 @@ def test_rows_are_found_by_their_execution(tables: dict[str, Any]) -> None:
 
 def test_files_say_what_they_hold(tables: dict[str, Any]) -> None:
     """A file that is passed on has its texts and its DAG with it."""
-    for file in FILES:
-        schema = tables[file.name].schema
+    for name, file in FILES.items():
+        schema = tables[name].schema
         assert json.loads(schema.metadata[b"dags"])[0]["name"] == "fork"
         assert [field.name for field in schema] == [column.name for column in file.columns]
         assert all(field.metadata[b"unit"] and field.metadata[b"description"] for field in schema)

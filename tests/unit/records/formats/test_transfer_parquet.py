@@ -17,7 +17,7 @@ from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.transfer_columns import ROW_FIELDS, TEXT_FIELDS, TransferColumns
 from stepbench.records.formats.transfer_parquet import (
-    COLUMNS,
+    TRANSFERS,
     columns_of,
     decode_transfers,
     describe_transfer_columns,
@@ -51,14 +51,14 @@ def test_what_was_written_is_read(rows: list[TransferRow]) -> None:
 
 def test_every_field_of_a_row_has_a_described_column() -> None:
     """A field that is added to rows and not to the file would be lost without a word."""
-    assert [column.name for column in COLUMNS] == list(TransferRow.model_fields)
+    assert [column.name for column in TRANSFERS.columns] == list(TransferRow.model_fields)
 
 
 def test_a_column_is_null_only_where_its_description_says_when() -> None:
     """Whoever reads `never` writes no code for it."""
     table = decode_transfers(encode_transfers([row()]), "file")
     assert {field.name for field in table.schema if field.nullable} == {
-        each.name for each in COLUMNS if each.null != "never"
+        each.name for each in TRANSFERS.columns if each.null != "never"
     }
 
 

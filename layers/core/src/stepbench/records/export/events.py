@@ -7,15 +7,21 @@ import tempfile
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stepbench.contracts.tasks import ExportRecordsOutput
 from stepbench.contracts.workload import OPERATION_KINDS
-from stepbench.records.formats.parquet import DESCRIPTION, METADATA, RECORDS_SCHEMA, ExportedPhase, columns_of
+from stepbench.records.formats.parquet import (
+    ABOUT_TRIAL,
+    Column,
+    FileSchema,
+    FileWriter,
+    describe_columns,
+    describe_metadata,
+)
 from stepbench.records.join.reader import read_records
 from stepbench.records.join.sent import NO_ATTEMPT
 from stepbench.records.storage import layout
@@ -35,8 +41,68 @@ if TYPE_CHECKING:
 ROWS_PER_GROUP = 1_000_000
 _SAMPLE = 100
 """One of so many events is read to find where a row group ends."""
+_NOT_SENT = "not sent, or no row of it was recorded"
+_OFFERED = (
+    Column(
+        "phase", "category", "name", "The phase that offered it; `phases` in the file's metadata has its time zero."
+    ),
+    Column("writer", "uint16", "number", "The writer, from 0."),
+    Column("slice", "uint16", "number", "The slice of at most 10 minutes of its phase, from 0."),
+    Column("attempt", "uint8", "number", "The writer's attempt at its slice, from 0.", "neither row nor arrival tells"),
+    Column("sequence", "int64", "number", "Place within the writer's slice (in closed loop: of the attempt), from 0."),
+    Column("t0_ns", "int64", "ns", "Intended send time, by the schedule; in closed loop when the client was ready."),
+    Column("t1_ns", "int64", "ns", "The request was handed to the kernel; the writer's clock.", _NOT_SENT),
+    Column("t2_ns", "int64", "ns", "The answer was in hand, or was given up; the writer's clock.", _NOT_SENT),
+    Column("outcome", "category", "name", "`ok`, `failed`, `unknown` (sent, and no answer), `unsent` or `unrecorded`."),
+    Column("error", "category", "code", "The store's error; empty where there is none."),
+)
+_ARRIVALS = (
+    Column("t3_ns", "int64", "ns", "The store's own time of the event.", "not arrived, or the store tells none"),
+    Column("t4_ns", "int64", "ns", "First arrival: the receiver's first statement, by its clock.", "not arrived"),
+    Column("matching", "bool", "yes or no", "To pass the trigger's filter; yes where there is none."),
+    Column("arrivals", "int32", "count", "Deliveries, the first included; duplicates are those after it."),
+    Column("retried", "int32", "count", "Of the duplicates, Lambda's own retries."),
+    Column("late", "bool", "yes or no", "First delivered after the drain limit: counts as not arrived."),
+    Column("out_of_order", "bool", "yes or no", "Arrived after an event of its writer that was due later."),
+    Column("batch", "int32", "count", "Records that were delivered together with it, itself included; 0: not arrived."),
+    Column("batch_index", "uint16", "number", "Its place among them, from 0."),
+    Column("cold", "bool", "yes or no", "Received by a sandbox's first invocation."),
+    Column("watch_gap", "bool", "yes or no", "Acknowledged while nobody watched: in no window's n, and no latency."),
+)
+_OPERATIONS = (
+    Column("client", "plain int64", "number", "The client, over all writers; in open loop the connection."),
+    Column("kind", "category", "name", "What the operation did; of what was not recorded, `read`."),
+    Column("retries", "plain int64", "count", "Retries after conflicts, by the driver.", optional=True),
+    Column("connect_ns", "int64", "ns", "Making a connection for this operation.", optional=True),
+    Column("tls_ns", "int64", "ns", "Its TLS handshake.", optional=True),
+    Column("authenticate_ns", "int64", "ns", "Its authentication.", optional=True),
+    Column("operate_ns", "int64", "ns", "The operation itself on that connection.", optional=True),
+)
+_METADATA = ABOUT_TRIAL | {
+    "experiment": "`trigger`, `operations` or `dataflow`.",
+    "drain_limit_s": "Seconds that an arrival may take after the trial's last t2; one after that is `late`.",
+    "failure": "The error that ended the trial; empty where none did.",
+    "phases": "JSON, the phases that were planned: `name`; `measured`; `start_ns`, its time zero; `offered_s`, for how "
+    "long; `windows`, each with its `name`, `from_s` and `to_s` after time zero; of closed loop `clients` and "
+    "`think_ms`, of open loop null; `offers_number`, whether it offers a number of events, not for a time.",
+    "beside": "JSON, arrivals that are no event's, and so in no row: `canaries`, and `unmatched`, which name no event.",
+    "PANDAS_ATTRS": "JSON, all of these but `description` and `schema`: what `pandas.read_parquet` returns as `attrs`.",
+}
 OUTCOMES = ("ok", "failed", "unknown", "unsent", "unrecorded")
 _KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
+
+
+def events_file(*, arrive: bool) -> FileSchema:
+    """Return what files of events hold: of events that arrive, or of operations."""
+    return FileSchema(
+        (*_OFFERED, *(_ARRIVALS if arrive else _OPERATIONS)),
+        "Stepbench: one row for each event that a trial offered, by ascending t0, warm-ups included. "
+        "Times are ns since 1970-01-01 UTC; every column has a unit, a description, and when it is null.",
+        version=1,
+        metadata=_METADATA,
+        all_nullable=True,
+        rows_per_group=ROWS_PER_GROUP,
+    )
 
 
 def export_events(spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTable) -> ExportRecordsOutput:
@@ -52,12 +118,12 @@ def export_events(spec: TrialSpec, failure: StateError, runs: RunStore, table: T
     key = layout.trial_key(spec.ref, "records.parquet")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.parquet"
-        rows = _write(path, spec, records.joined, _metadata(records, failure.Error))
+        rows = _write(path, spec, records.joined, _facts(records, failure.Error))
         runs.put_file(key, path)
     return ExportRecordsOutput(key=key, rows=rows)
 
 
-def _metadata(records: TrialRecords, failure: str) -> dict[str, str]:
+def _facts(records: TrialRecords, failure: str) -> dict[str, str]:
     """Return what the file says of its trial: with it, the report's numbers can be computed from the rows."""
     spec, joined = records.spec, records.joined
     facts = {
@@ -68,54 +134,36 @@ def _metadata(records: TrialRecords, failure: str) -> dict[str, str]:
         "experiment": spec.plan.experiment,
         "drain_limit_s": spec.offered.drain_limit_s,
         "failure": failure,
-        "phases": [phase.model_dump() for phase in _phases(records)],
+        "phases": list(_phases(records)),
         "beside": {"canaries": joined.canaries, "unmatched": joined.unmatched},
     }
     values = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()}
-    values |= {"description": DESCRIPTION, "schema": str(RECORDS_SCHEMA), "PANDAS_ATTRS": json.dumps(facts)}
-    return {key: values[key] for key in METADATA}
+    return values | {"PANDAS_ATTRS": json.dumps(facts)}
 
 
-def _phases(records: TrialRecords) -> Iterator[ExportedPhase]:
+def _phases(records: TrialRecords) -> Iterator[dict[str, Any]]:
+    """Yield those that were planned, with windows as they were analysed: none of a phase that is not measured."""
     for number, phase in enumerate(records.spec.plan.phases):
         if number in records.starts_ns:
             offered_s, closed = records.offered_s(number), phase.closed
-            yield ExportedPhase(
-                name=phase.name,
-                measured=phase.measured,
-                start_ns=records.starts_ns[number],
-                offered_s=offered_s,
-                windows=phase.all_windows(offered_s),
-                clients=closed.clients if closed else None,
-                think_ms=closed.think_ms if closed else None,
-                offers_number=phase.offers_number,
-            )
+            yield {
+                "name": phase.name,
+                "measured": phase.measured,
+                "start_ns": records.starts_ns[number],
+                "offered_s": float(offered_s),
+                "windows": [window.model_dump() for window in phase.all_windows(offered_s)],
+                "clients": closed.clients if closed else None,
+                "think_ms": closed.think_ms if closed else None,
+                "offers_number": phase.offers_number,
+            }
 
 
-def _write(path: Path, spec: TrialSpec, joined: Joined, metadata: dict[str, str]) -> int:
-    schema = _table(spec, joined.part(0, 0)).schema.with_metadata(metadata)
-    # Times grow slowly and are all different: differences suit them, dictionaries do not.
-    names = schema.names
-    encoding = {name: "DELTA_BINARY_PACKED" for name in names if name.endswith("_ns") or name == "sequence"}
-    texts = [name for name in ("phase", "outcome", "error", "kind") if name in names]
-    rows = 0
-    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=texts, column_encoding=encoding) as writer:
-        for table in _in_groups(_in_order(spec, joined)):
-            writer.write_table(table.replace_schema_metadata(metadata))
-            rows += table.num_rows
-    return rows
-
-
-def _in_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the same rows, as many in each table as a row group has."""
-    waiting = None
-    for table in tables:
-        waiting = table if waiting is None else pa.concat_tables([waiting, table])
-        while waiting.num_rows >= ROWS_PER_GROUP:
-            yield waiting.slice(0, ROWS_PER_GROUP)
-            waiting = waiting.slice(ROWS_PER_GROUP)
-    if waiting is not None and waiting.num_rows:
-        yield waiting
+def _write(path: Path, spec: TrialSpec, joined: Joined, facts: dict[str, str]) -> int:
+    file, names = events_file(arrive=joined.grid.arrives), _table(spec, joined.part(0, 0)).column_names
+    with FileWriter(path, file, facts, names) as writer:
+        for table in _in_order(spec, joined):
+            writer.add(table)
+    return writer.written
 
 
 def _in_order(spec: TrialSpec, joined: Joined) -> Iterator[pa.Table]:
@@ -154,42 +202,36 @@ def _due_between(events: Joined, first_ns: int, end_ns: int) -> tuple[Joined, ND
 
 def _table(spec: TrialSpec, joined: Joined) -> pa.Table:
     grid, slot, attempt = joined.grid, joined.slot, joined.attempt
+    file = events_file(arrive=grid.arrives)
     columns = {
         "phase": _text([phase.name for phase in spec.plan.phases], grid.phase[slot]),
-        "writer": pa.array(grid.writer[slot].astype(np.uint16)),
-        "slice": pa.array(grid.slice[slot].astype(np.uint16)),
+        "writer": grid.writer[slot],
+        "slice": grid.slice[slot],
         "attempt": pa.array(attempt, mask=attempt == NO_ATTEMPT),
-        "sequence": pa.array(joined.sequence),
-        "t0_ns": pa.array(joined.t0_ns),
+        "sequence": joined.sequence,
+        "t0_ns": joined.t0_ns,
         "t1_ns": _time(joined.t1_ns),
         "t2_ns": _time(joined.t2_ns),
         "t3_ns": _time(joined.t3_ns),
         "t4_ns": _time(joined.t4_ns),
         "outcome": _text(OUTCOMES, np.minimum(joined.outcome, len(OUTCOMES) - 1)),  # what was not offered is left out
         "error": _text(joined.errors, joined.error),
-        "matching": pa.array(joined.matching),
-        "arrivals": pa.array(joined.arrivals.astype(np.int32)),
-        "retried": pa.array(joined.retried.astype(np.int32)),
-        "late": pa.array(joined.late),
-        "out_of_order": pa.array(joined.disorder),
-        "batch": pa.array(joined.batch.astype(np.int32)),
-        "batch_index": pa.array(joined.batch_index),
-        "cold": pa.array(joined.cold),
-        "watch_gap": pa.array(joined.watch_gap),
+        "matching": joined.matching,
+        "arrivals": joined.arrivals,
+        "retried": joined.retried,
+        "late": joined.late,
+        "out_of_order": joined.disorder,
+        "batch": joined.batch,
+        "batch_index": joined.batch_index,
+        "cold": joined.cold,
+        "watch_gap": joined.watch_gap,
+        **joined.extras,
     }
-    if not grid.arrives:
-        columns.update(_of_operations(joined))
-    described = columns_of(arrives=grid.arrives)
-    columns = {name: column for name, column in columns.items() if name in described}
-    fields = [pa.field(name, column.type, metadata=described[name].metadata) for name, column in columns.items()]
-    return pa.table(list(columns.values()), schema=pa.schema(fields))
-
-
-def _of_operations(joined: Joined) -> dict[str, pa.Array]:
-    columns = {name: pa.array(column.astype(np.int64)) for name, column in joined.extras.items()}
     if "kind" in columns:
         columns["kind"] = _text(_KINDS, joined.extras["kind"])
-    return columns
+    described = {each.name for each in file.columns}
+    columns = {name: column for name, column in columns.items() if name in described}
+    return pa.table(list(columns.values()), schema=file.arrow(columns))
 
 
 def _time(column: NDArray[np.int64]) -> pa.Array:
@@ -198,3 +240,10 @@ def _time(column: NDArray[np.int64]) -> pa.Array:
 
 def _text(names: tuple[str, ...] | list[str], codes: NDArray[np.generic]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(list(names), pa.string()))
+
+
+def describe_event_columns() -> str:
+    """Return the tables of `docs/records.md`, as Markdown."""
+    titles = {"of every file": _OFFERED, "of triggers and DAGs only": _ARRIVALS, "of operations only": _OPERATIONS}
+    parts = [f"## Columns {title}\n{describe_columns(columns)}" for title, columns in titles.items()]
+    return "\n\n".join([*parts, f"## Metadata of the file\n{describe_metadata(events_file(arrive=True))}"])

@@ -15,7 +15,14 @@ import pyarrow.parquet as pq
 
 from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.errors import CorruptRecordsError
-from stepbench.records.formats.parquet import Column, describe_table
+from stepbench.records.formats.parquet import (
+    ABOUT_FILE,
+    Column,
+    FileSchema,
+    FileWriter,
+    describe_columns,
+    describe_metadata,
+)
 from stepbench.records.formats.transfer_columns import (
     CODED,
     ROW_FIELDS,
@@ -29,28 +36,20 @@ from stepbench.records.formats.transfer_columns import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-TRANSFERS_SCHEMA = 1
-DESCRIPTION = (
-    "Stepbench: one row for each read of a file that a trial of `transfer` began, in the order of its processes. "
-    "Every column has a unit, a description, and when it is null."
-)
-_NEVER = "never"
 _NS = "ns"
-_TYPES = {
-    "text": pa.string(), "int64": pa.int64(), "int32": pa.int32(), "bool": pa.bool_(), "double": pa.float64(),
-    "list<int64>": pa.list_(pa.int64()),
-}  # fmt: skip
-COLUMNS = (
-    Column("run_id", "text", "name", "The run; of imported rows `import-` and what the file's digest begins with."),
-    Column("trial", "int32", "number", "The trial in it, from 0."),
+_COLUMNS = (
+    Column(
+        "run_id", "repeated text", "name", "The run; of imported rows `import-` and what the file's digest begins with."
+    ),
+    Column("trial", "delta int32", "number", "The trial in it, from 0."),
     Column("number", "int64", "number", "The process within the trial, from 0; of imported rows the line."),
-    Column("attempt", "int32", "number", "The attempt at the process, from 0."),
-    Column("place", "int32", "number", "The read's place within the process, from 0."),
+    Column("attempt", "delta int32", "number", "The attempt at the process, from 0."),
+    Column("place", "delta int32", "number", "The read's place within the process, from 0."),
     Column("due_at_ns", "int64", _NS, "Intended start of the process, since 1970-01-01 UTC."),
     Column("began_at_ns", "int64", _NS, "Start of the transfer, since 1970-01-01 UTC, by the process's clock."),
-    Column("platform", "text", "name", "`lambda` or `fargate`."),
-    Column("source", "text", "name", "`s3` or `efs`."),
-    Column("path", "text", "name", "The object's key, or the path below the mount."),
+    Column("platform", "repeated text", "name", "`lambda` or `fargate`."),
+    Column("source", "repeated text", "name", "`s3` or `efs`."),
+    Column("path", "repeated text", "name", "The object's key, or the path below the mount."),
     Column("file_bytes", "int64", "bytes", "The file's length."),
     Column("received_bytes", "int64", "bytes", "How much of it came."),
     Column("connect_ns", "int64", _NS, "Name, TCP and TLS together, before the start.", "no connection, or not told"),
@@ -60,60 +59,43 @@ COLUMNS = (
     Column("digest_ok", "bool", "yes or no", "Whether the bytes were the file's.", "nobody told"),
     Column("digest_ns", "int64", _NS, "What the digest took of the transfer's time."),
     Column("cpu_ns", "int64", _NS, "Processor time of the process during the transfer, user and system."),
-    Column("sandbox", "text", "name", "Made anew with each process's first start; empty: not told."),
-    Column("served", "int32", "count", "Transfers' processes that the sandbox had served before."),
+    Column("sandbox", "repeated text", "name", "Made anew with each process's first start; empty: not told."),
+    Column("served", "delta int32", "count", "Transfers' processes that the sandbox had served before."),
     Column("cold", "bool", "yes or no", "Whether it had served none.", "nobody can tell"),
     Column("cached_share", "double", "share", "Of the file's pages, in memory before the read.", "S3, or not told"),
-    Column("task", "text", "name", "Lambda's request id, or the task's ARN; empty: not told."),
-    Column("zone", "text", "name", "Availability zone; empty: not told."),
-    Column("network_interface", "text", "address", "The process's address in the VPC; empty: not told."),
+    Column("task", "repeated text", "name", "Lambda's request id, or the task's ARN; empty: not told."),
+    Column("zone", "repeated text", "name", "Availability zone; empty: not told."),
+    Column("network_interface", "repeated text", "address", "The process's address in the VPC; empty: not told."),
     Column("memory_bytes", "int64", "bytes", "The process's largest resident set so far; 0: not told."),
-    Column("outcome", "text", "name", "`ok`, `failed`, or `unknown`: cut off by the process's own end."),
-    Column("error", "text", "code", "Why it was not `ok`; empty where it was."),
+    Column("outcome", "repeated text", "name", "`ok`, `failed`, or `unknown`: cut off by the process's own end."),
+    Column("error", "repeated text", "code", "Why it was not `ok`; empty where it was."),
 )
-METADATA = {
-    "description": "What the file is.",
-    "schema": "Version of this description; a column that means something else has a new one.",
-    "stand_ins": "JSON: what was measured in place of AWS's, by `s3`, `efs`, `lambda` and `fargate`; empty: nothing.",
-}
-"""Keys of the file's own metadata."""
-_MIB_NS = "mib_ns.list.element"
-
-
-def schema() -> pa.Schema:
-    """Return the columns' types, each with its unit, description and when it is null."""
-    return pa.schema(
-        [
-            pa.field(each.name, _TYPES[each.type], nullable=each.null != _NEVER, metadata=each.metadata)
-            for each in COLUMNS
-        ]
-    )
+TRANSFERS = FileSchema(
+    _COLUMNS,
+    "Stepbench: one row for each read of a file that a trial of `transfer` began, in the order of its processes. "
+    "Every column has a unit, a description, and when it is null.",
+    version=1,
+    metadata=ABOUT_FILE
+    | {
+        "stand_ins": "JSON: what was measured in place of AWS's, by `s3`, `efs`, `lambda` and `fargate`; "
+        "empty: nothing."
+    },
+    statistics=False,  # a file is read whole, and most have a few rows: statistics would be half of them
+)
 
 
 def encode_transfers(rows: Iterable[TransferRow], stand_ins: Mapping[str, str] | None = None) -> bytes:
     """Return a file that holds the rows; `stand_ins` as the metadata has them."""
-    metadata = {"description": DESCRIPTION, "schema": str(TRANSFERS_SCHEMA), "stand_ins": json.dumps(stand_ins or {})}
-    table = to_table(rows).replace_schema_metadata(metadata)
-    names = {column.name: column.type for column in COLUMNS}
-    # Times grow and are all different: differences suit them, dictionaries do not.
-    encoding = {name: "DELTA_BINARY_PACKED" for name, type_ in names.items() if type_ in {"int64", "int32"}}
-    texts = [name for name, type_ in names.items() if type_ == "text"]
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
-        sink,
-        compression="zstd",
-        use_dictionary=texts,
-        column_encoding=encoding | {_MIB_NS: "DELTA_BINARY_PACKED"},
-        write_statistics=False,  # a file is read whole, and most have a few rows: statistics would be half of them
-    )
+    with FileWriter(sink, TRANSFERS, {"stand_ins": json.dumps(stand_ins or {})}) as writer:
+        writer.add(to_table(rows))
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
 
 def to_table(rows: Iterable[TransferRow]) -> pa.Table:
     """Return the rows as an Arrow table."""
-    return pa.Table.from_pylist([row.model_dump() for row in rows], schema=schema())
+    return pa.Table.from_pylist([row.model_dump() for row in rows], schema=TRANSFERS.arrow())
 
 
 def decode_transfers(content: bytes, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -136,8 +118,8 @@ def decode_transfers(content: bytes, name: str, columns: Sequence[str] | None = 
         message = f"{name} is no Parquet file: {error}"
         raise CorruptRecordsError(message) from error
     found = (table.schema.metadata or {}).get(b"schema", b"").decode()
-    if found != str(TRANSFERS_SCHEMA):
-        message = f"{name} has schema {found or 'none'} of transfers, and this version reads {TRANSFERS_SCHEMA}"
+    if found != str(TRANSFERS.version):
+        message = f"{name} has schema {found or 'none'} of transfers, and this version reads {TRANSFERS.version}"
         raise CorruptRecordsError(message)
     return table
 
@@ -188,11 +170,6 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def describe_transfer_columns() -> str:
-    """Return the tables of `docs/records.md`, as Markdown."""
-    rows = [
-        (f"`{each.name}`", "string" if each.type == "text" else each.type, each.unit, each.description, each.null)
-        for each in COLUMNS
-    ]
-    columns = describe_table(("column", "type", "unit", "meaning", "null"), rows)
-    keys = describe_table(("key", "meaning"), [(f"`{key}`", meaning) for key, meaning in METADATA.items()])
-    return f"## Columns of transfers\n{columns}\n\n## Metadata of a file of transfers\n{keys}"
+    """Return the tables of `docs/datasets.md`, as Markdown."""
+    columns, metadata = describe_columns(TRANSFERS.columns), describe_metadata(TRANSFERS)
+    return f"## Columns of transfers\n{columns}\n\n## Metadata of a file of transfers\n{metadata}"

@@ -15,14 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stepbench.errors import CorruptRecordsError
-from stepbench.records.formats.transfer_parquet import (
-    DESCRIPTION,
-    TRANSFERS_SCHEMA,
-    decode_transfers,
-    encode_transfers,
-    schema,
-    stand_ins_of,
-)
+from stepbench.records.formats.transfer_parquet import TRANSFERS, decode_transfers, encode_transfers, stand_ins_of
 from stepbench.records.storage import layout
 from stepbench.records.storage.dataset_keys import READ_AT_ONCE, Span, dataset_keys
 
@@ -94,15 +87,9 @@ def read_files(
             for key, content in zip(keys, threads.map(objects.get_bytes, keys), strict=True):
                 tables.append(decode_transfers(content, key, columns))
                 check(tables[-1])
-    metadata = {
-        "description": DESCRIPTION,
-        "schema": str(TRANSFERS_SCHEMA),
-        "stand_ins": json.dumps(_all_stand_ins(dict(zip(wanted, tables, strict=True)))),
-    }
-    whole = pa.concat_tables(tables) if tables else schema().empty_table()
-    if columns is not None and not tables:
-        whole = whole.select(list(columns))
-    return whole.combine_chunks().replace_schema_metadata(metadata)
+    stand_ins = _all_stand_ins(dict(zip(wanted, tables, strict=True)))
+    whole = pa.concat_tables(tables) if tables else TRANSFERS.arrow(columns).empty_table()
+    return whole.combine_chunks().replace_schema_metadata(TRANSFERS.metadata_with({"stand_ins": json.dumps(stand_ins)}))
 
 
 def _all_stand_ins(tables: Mapping[str, pa.Table]) -> dict[str, str]:
