@@ -22,7 +22,7 @@ from stepbench.stats.over_runs import (
     times_longer_to_show,
 )
 from stepbench.stats.quantiles import min_sample
-from stepbench.stats.student import student_975
+from stepbench.stats.tails import student_975
 
 SURE = 1e-12
 

@@ -4,8 +4,8 @@ Clocks are compared by latencies: events stamped by one clock against events sta
 The first trial's events were written and received by one sandbox, the second's by different ones; each check says what
 it lets one conclude, and what not.
 
-In plain Python, since the report's function, which alone sees two trials, has no NumPy. The difference of medians
-gets its interval from those of the two medians, which know of the series' autocorrelation.
+In plain Python, since the report's function, which alone sees two trials, starts without NumPy. The difference of
+medians gets its interval from those of the two medians, which know of the series' autocorrelation.
 
 Source:
     Zou & Donner (2008), Statistics in Medicine 27(10) (a difference's interval from two intervals, "MOVER").

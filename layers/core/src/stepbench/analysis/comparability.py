@@ -2,7 +2,7 @@
 Which trials differ in one setting only, or in their clients only, however the plan has them.
 
 Their setups are compared (`TrialSummary.setup`), so that trials which the plan writes out are found as those of a
-matrix are. In plain Python, since the report's function has no NumPy.
+matrix are. In plain Python, since the report's function starts without NumPy.
 """
 
 from __future__ import annotations

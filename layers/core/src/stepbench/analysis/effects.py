@@ -1,8 +1,8 @@
 """
 What one side of a comparison does to latency, throughput, losses and errors, against the other.
 
-Pure, and from summaries alone, in plain Python: the report's function has no NumPy, and whoever compares two runs may
-have no more than their summaries.
+Pure, and from summaries alone, in plain Python: the report's function starts without NumPy, and whoever compares two
+runs may have no more than their summaries.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 What slow spells of the machine leave undecided: tails that they may have made by themselves.
 
-In plain Python, since the report's function has no NumPy.
+In plain Python, since the report's function starts without NumPy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 The comparisons that a plan makes, each with its verdict: settings, stores, trials by name, and windows of one trial.
 
-In plain Python, since the report's function has no NumPy.
+In plain Python, since the report's function starts without NumPy.
 """
 
 from __future__ import annotations

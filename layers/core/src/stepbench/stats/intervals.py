@@ -16,7 +16,7 @@ import numpy as np
 from stepbench.contracts.measures import Estimate
 from stepbench.stats import dependence
 from stepbench.stats.quantiles import CONFIDENCE, at_level, at_levels, min_sample, order_statistic_levels, quantile
-from stepbench.stats.student import NORMAL_975, student_975
+from stepbench.stats.tails import NORMAL_975, student_975
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,5 +1,5 @@
 """
-Runs taken together, and set against other runs; in plain Python, since the report's function has no NumPy.
+Runs taken together, and set against other runs; in plain Python, since the report's function starts without NumPy.
 
 Of each run only its quantile with its interval is needed, so the summaries hold all that goes in here. How far runs lie
 apart is a part of every number's uncertainty.
@@ -39,7 +39,7 @@ from statistics import fmean, variance
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.measures import Estimate
-from stepbench.stats.student import NORMAL_975, student_975
+from stepbench.stats.tails import NORMAL_975, student_975
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,8 @@ lambda is one client's throughput, sigma the share that is serial (contention), 
 (coherency). Clients per throughput, N / X, is linear in 1 / lambda, sigma / lambda and kappa / lambda, none of which is
 negative; so the fit needs no starting point but the measured points.
 
-In plain Python, since the report's function has neither SciPy nor NumPy (see `nonnegative`).
+The report's function imports it for every run, so SciPy is imported where a curve is fitted: few runs have one, and
+SciPy's optimizers take two thirds as long to import as all else in that function.
 
 Source:
     Gunther (2007), Guerrilla Capacity Planning, chapters 4-6.
@@ -22,11 +23,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from stepbench.contracts.measures import Estimate
 from stepbench.digits import counted
 from stepbench.errors import InsufficientSampleError
-from stepbench.stats.student import Vector, least_squares, student_975
+from stepbench.stats.tails import student_975
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+Vector = tuple[float, float, float]
 PARAMETERS = 3
 MIN_LEVELS = 4
 """Different numbers of clients: three parameters go through any three points."""
@@ -112,9 +114,11 @@ def fit(clients: Sequence[float], throughput: Sequence[float], near: Usl | None 
 
 
 def _not_negative(rows: Sequence[Vector], target: Sequence[float]) -> Vector:
+    from scipy.optimize import nnls  # noqa: PLC0415 -- see the module
+
     # Columns of one size, or what is nothing would be measured by the largest; what is left of rounding is nothing.
     a, b, c = (math.sqrt(sum(row[at] ** 2 for row in rows)) for at in range(PARAMETERS))
-    found = least_squares([(row[0] / a, row[1] / b, row[2] / c) for row in rows], target)
+    found = nnls([(row[0] / a, row[1] / b, row[2] / c) for row in rows], target)[0].tolist()
     least = _NOTHING * max(found)
     inverse, serial, crosstalk = (each if each >= least else 0.0 for each in found)
     return max(inverse, least) / a, serial / b, crosstalk / c

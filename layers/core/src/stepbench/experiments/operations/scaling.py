@@ -1,7 +1,7 @@
 """
 Throughput over the number of clients: trials that differ in nothing else make one curve.
 
-Only each trial's summary is needed. In plain Python, since the report's function has no NumPy.
+Only each trial's summary is needed. In plain Python, but for the fit, since the report's function starts without NumPy.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What stores did with the same DAG, repeats together; in plain Python, since the report's function has no NumPy.
+What stores did with the same DAG, repeats together; in plain Python, since the report's function starts without NumPy.
 
 Trials are set against each other if they differ in nothing but the store and its settings.
 """

@@ -15,7 +15,7 @@ import numpy as np
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.transfer.result import TransferSandboxes
 from stepbench.stats.dependence import autocorrelation, ranks
-from stepbench.stats.student import NORMAL_975
+from stepbench.stats.tails import NORMAL_975
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from stepbench.contracts.transfer.result import TransferVariance
 from stepbench.digits import counted
 from stepbench.stats.components import has_pairs, variance_components
 from stepbench.stats.intervals import NOTHING
-from stepbench.stats.student import student_975
+from stepbench.stats.tails import student_975
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
