@@ -12,7 +12,7 @@ Series, of reads by `RedisOperations`: a closed loop with one client and a pause
 pause, at about the same rate; an open loop at the first one's mean rate; a closed loop with ten clients without a
 pause, as fast as it goes, and an open loop at half of its mean rate. Prints two Markdown tables. First each series'
 service time (t2 - t1) and response time (t2 - t0, in a closed loop from when the client was ready); then what
-`analysis.caveats.omission` makes of the closed ones, operation by operation due at an even pace, beside what the open
+`analysis.caveats.windows` makes of the closed ones, operation by operation due at an even pace, beside what the open
 loop measured. The pace is each client's own mean (p 1), or half of it (p 0.5), which `analysis.stalls` takes. The last
 open loop is near what the generator can do: it has little room to catch up, and shows that as well.
 """
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from benchmarks import machine, rounds
 
-from stepbench.analysis.caveats.omission import scheduled_response
+from stepbench.analysis.caveats.windows import scheduled_response
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.redis.operations import RedisOperations
 from stepbench.load.open_loop import OpenLoop, SliceLimits

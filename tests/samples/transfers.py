@@ -13,6 +13,8 @@ from stepbench.contracts.transfer.rows import TransferRow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
+
     from stepbench.contracts.transfer.plan import Platform, Source
 
 DAY_NS = 86_400 * 10**9
@@ -85,6 +87,11 @@ def _rate(draw: random.Random, platform: Platform, source: Source, size_mib: int
         return 25 * size_mib / (size_mib + 12) * draw.lognormvariate(0, 0.03)
     slow = draw.random() < (0.3 if platform == "fargate" else 0.15)
     return (45 if slow else 220) * size_mib / (size_mib + 2) * draw.lognormvariate(0, 0.15)
+
+
+def rows_of(table: pa.Table) -> Iterator[TransferRow]:
+    """Yield the rows of a file's table that has all columns."""
+    yield from (TransferRow.model_validate(row) for row in table.to_pylist())
 
 
 def published_line(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 -- right ones and wrong ones

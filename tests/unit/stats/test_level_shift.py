@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stepbench.stats.drift import find_drift
-from stepbench.stats.level_shift import estimate_change, find_evidence, least_decided, weigh_levels
+from stepbench.stats.level_shift import estimate_change, find_drift, find_evidence, least_decided, weigh_levels
 from stepbench.stats.noise import Noise
 
 NOISE = Noise(np.random.default_rng(1).normal(0, 0.03, 80))

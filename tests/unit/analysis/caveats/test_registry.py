@@ -9,7 +9,7 @@ from tests.samples.finished_trials import AnalysedTrial as Trial
 from tests.samples.records import t4_item
 
 from stepbench.analysis.caveats.findings import Findings
-from stepbench.analysis.caveats.sample import find_short_windows
+from stepbench.analysis.caveats.windows import find_short_windows
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Clock
 from stepbench.errors import AccountingError

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.samples.transfers import row
+from tests.samples.transfers import row, rows_of
 
 from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.errors import CorruptRecordsError
@@ -22,7 +22,6 @@ from stepbench.records.formats.transfer_parquet import (
     decode_transfers,
     describe_transfer_columns,
     encode_transfers,
-    rows_of,
     stand_ins_of,
 )
 

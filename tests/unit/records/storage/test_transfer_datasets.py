@@ -6,10 +6,10 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.samples.transfers import DAY_NS, MIDNIGHT_NS, month, row
+from tests.samples.transfers import DAY_NS, MIDNIGHT_NS, month, row, rows_of
 
 from stepbench.errors import CorruptRecordsError
-from stepbench.records.formats.transfer_parquet import encode_transfers, rows_of, stand_ins_of
+from stepbench.records.formats.transfer_parquet import encode_transfers, stand_ins_of
 from stepbench.records.storage.dataset_keys import Span, dataset_keys, dataset_names
 from stepbench.records.storage.transfer_datasets import append, read_files, read_span
 

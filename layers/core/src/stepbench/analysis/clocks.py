@@ -1,6 +1,8 @@
 """
 The trial's clocks: receivers against writers, how far they drifted, and the samples by which trials check clocks.
 
+Caveats name a clock whose offset is unknown or changed, and events that were to be timed by one clock and were not.
+
 Small windows' values are kept one by one, since a later comparison of two trials needs them.
 """
 
@@ -14,15 +16,16 @@ import numpy as np
 from stepbench.analysis.latency import NS_PER_MS, after_ack
 from stepbench.contracts.drawn import WindowSample
 from stepbench.contracts.measure import measure_of
-from stepbench.contracts.result import Clock
+from stepbench.contracts.result import Caveat, Clock
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.digits import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.records.formats.columns import ColumnFile
@@ -31,6 +34,11 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 1_000
 _ROLES = ("writer", "receiver")
+DRIFT_NS = 100_000
+"""A clock that moved by more than this beside its bound is worth a word: a tenth of the fastest store's median."""
+
+OFFSET_MS = 10
+"""Clocks that are kept by NTP are surely not so far apart: one of them has been set, or is kept by nobody."""
 
 
 class SandboxOffset(NamedTuple):
@@ -38,13 +46,6 @@ class SandboxOffset(NamedTuple):
 
     offset_ns: int
     bound_ns: int
-
-
-class Offset(NamedTuple):
-    """Receivers' clocks are off writers': the truth for every pair lies within `offset_ns` ± `bound_ns`."""
-
-    offset_ns: float
-    bound_ns: float
 
 
 def measure_clock(evidence: Evidence) -> Clock:
@@ -56,7 +57,7 @@ def measure_clock(evidence: Evidence) -> Clock:
     if offset is None:
         missing = " and ".join(f"{role}s" for role in _ROLES if not sides[role])
         return Clock(offset_ms=None, bound_ms=None, text=f"offset unmeasured: no reading from {missing}")
-    offset_ms, bound_ms = offset.offset_ns / NS_PER_MS, offset.bound_ns / NS_PER_MS
+    offset_ms, bound_ms = (each_ns / NS_PER_MS for each_ns in offset)
     text = (
         f"receivers' clocks minus writers' clocks: {offset_ms:+.3f} ms ± {bound_ms:.3f} ms, for every pair of "
         f"{' and '.join(counted(_count_sandboxes(evidence, role), role) for role in ('receiver', 'writer'))}; "
@@ -85,9 +86,11 @@ def window_samples(evidence: Evidence, windows: Sequence[MeasuredWindow]) -> tup
     return tuple(_sample(evidence, window, same) for window in windows if 0 < window.n <= MAX_EVENTS)
 
 
-def offset_between(receivers: Sequence[SandboxOffset], writers: Sequence[SandboxOffset]) -> Offset | None:
+def offset_between(receivers: Sequence[SandboxOffset], writers: Sequence[SandboxOffset]) -> tuple[float, float] | None:
     """
-    Return the hull of all pairs' offsets: its middle, and half its width. None if a side is unmeasured.
+    Return the hull of all pairs' offsets in ns: its middle, and half its width. None if a side is unmeasured.
+
+    Receivers' clocks minus writers': the truth for every pair lies within the hull.
 
     A pair (r, w) differs by (offset_r - offset_w) ± (bound_r + bound_w), since the bound of the smallest round trip
     is hard: the reference was read somewhere between sending and receiving.
@@ -100,7 +103,7 @@ def offset_between(receivers: Sequence[SandboxOffset], writers: Sequence[Sandbox
     r, w = np.array(receivers, dtype=np.int64), np.array(writers, dtype=np.int64)
     low = int((r[:, 0] - r[:, 1]).min() - (w[:, 0] + w[:, 1]).max())
     high = int((r[:, 0] + r[:, 1]).max() - (w[:, 0] - w[:, 1]).min())
-    return Offset((low + high) / 2, (high - low) / 2)
+    return (low + high) / 2, (high - low) / 2
 
 
 def certain_drift_ns(readings: Sequence[SandboxOffset]) -> int:
@@ -136,6 +139,44 @@ def same_sandbox(files: Sequence[ColumnFile], items: Iterable[T4Item], joined: J
     wrote = _writers(files, joined)
     received = _receivers(items, joined)
     return np.array([bool(name) and name == other for name, other in zip(wrote, received, strict=True)], dtype=np.bool_)
+
+
+def find_unmeasured_clocks(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report latencies that compare two clocks whose offset is not known."""
+    if findings.clock.offset_ms is None and measure_of(evidence.spec.offered.experiment).arrives:
+        one_clock = find_same_sandbox(evidence) is not None
+        what = "Response times and lateness" if one_clock else "Latencies that end at t4"
+        text = f"{what} compare two clocks, {findings.clock.text}."
+        remedy = "Set the stack's clock reference (an SNTP server that functions can reach)."
+        yield Caveat(kind="clock_unmeasured", text=text, remedy=remedy)
+
+
+def find_clock_drift(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report a clock that moved during the trial, and clocks that were surely set to different times before it."""
+    clock = findings.clock
+    if clock.offset_ms is not None and abs(clock.offset_ms) - (clock.bound_ms or 0) > OFFSET_MS:
+        text = f"Latencies that end at t4 are off by {clock.offset_ms:+.3f} ms ± {clock.bound_ms:.3f} ms: so far are "
+        text += "receivers' clocks from writers'."
+        yield Caveat(kind="clock_drift", text=text, remedy="Keep all clocks by NTP, or subtract the offset by hand.")
+    moved_ns = drift_ns(evidence)
+    if moved_ns > DRIFT_NS:
+        text = f"A clock moved by {moved_ns / 1e6:.3f} ms against its reference or its anchor during the trial."
+        yield Caveat(kind="clock_drift", text=text, remedy="Shorten the phases, or subtract the offset by hand.")
+
+
+def find_other_sandboxes(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report events that one sandbox was to write and to receive, and that another one received."""
+    same = find_same_sandbox(evidence)
+    if same is None:
+        return
+    measured = np.array([phase.measured for phase in evidence.spec.offered.phases], dtype=np.bool_)
+    due = evidence.joined.arrived & measured[evidence.joined.phase]
+    other = int(np.count_nonzero(due & ~same))
+    if other:
+        of = counted(int(np.count_nonzero(due)), "event")
+        text = f"{other} of {of} {'was' if other == 1 else 'were'} not received by the sandbox that wrote them."
+        remedy = "Compare clocks by the other events only, or run the trial again: Lambda had replaced the sandbox."
+        yield Caveat(kind="other_sandbox", text=text, remedy=remedy)
 
 
 def _count_sandboxes(evidence: Evidence, role: str) -> int:

@@ -27,8 +27,7 @@ from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import TELLING, DetectorSettings, NamedRun, Regressions, SeriesFinding
 from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
-from stepbench.stats.drift import find_drift
-from stepbench.stats.level_shift import least_decided
+from stepbench.stats.level_shift import find_drift, least_decided
 from stepbench.stats.noise import location
 from stepbench.stats.over_runs import MIN_RUNS, log_interval
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.series_detector import Change, SeriesDetector, Window
     from stepbench.contracts.regressions import RunSeries, Series, SeriesVerdict
-    from stepbench.stats.drift import Drift
+    from stepbench.stats.level_shift import Drift
     from stepbench.stats.noise import Noise
 
 FALSE_ALARMS_PER_100_RUNS = {"normal": 0.03, "spikes": 0.035, "AR(1)": 0.075, "two modes": 0.02}

@@ -113,11 +113,6 @@ def executions_prefix(tag: str) -> str:
     return f"{tag}{_IN_NAMES}"
 
 
-def event_of_execution(name: str) -> EventId | None:
-    """Return the event that an execution's name stands for, or None for any other name."""
-    return parse_event_id(name.replace(_IN_NAMES, _MATCHING, 1))
-
-
 def update_key(tag: str, index: int, key_bytes: int) -> str:
     """Return the `index`-th of the keys that updates overwrite, padded to `key_bytes`."""
     return f"{matching_head(tag)}key-{index:08x}/".ljust(key_bytes, "x")

@@ -11,7 +11,7 @@ back costs its write alone: no store bills for a filter, and nothing is invoked.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.phase import MAX_PRECISION_CHECKS
@@ -28,7 +28,7 @@ from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.records.formats.t4_lines import SAMPLE_EVERY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from stepbench.contracts.plan import TrialPlan
     from stepbench.costs.assumptions import Assumptions
@@ -52,24 +52,23 @@ QUEUE_REQUESTS_PER_ITEM, QUEUE_POLL_S = 3, 5
 """A load host's: sent, received and deleted; it asks so often."""
 
 
-class OwnEstimate(NamedTuple):
-    """
-    What a trial of one experiment takes beyond what any other does.
-
-    objects: how many objects of the store an event puts and gets on average; None where it is one itself.
-    """
-
-    amounts: tuple[Amount, ...] = ()
-    objects: tuple[float, float] | None = None
-
-
-NOTHING_MORE = OwnEstimate()
-
-
 def offered_estimate(
-    trial: TrialPlan, assumed: Assumptions, region: str, own: OwnEstimate = NOTHING_MORE
+    trial: TrialPlan,
+    assumed: Assumptions,
+    region: str,
+    own: Iterable[Amount] = (),
+    objects: tuple[float, float] | None = None,
 ) -> CostEstimate:
-    """Return what a trial whose load writers offer costs at the region's list prices, where all is as assumed."""
+    """
+    Return what a trial whose load writers offer costs at the region's list prices, where all is as assumed.
+
+    Args:
+        trial: as planned.
+        assumed: where it runs.
+        region: AWS's.
+        own: what the experiment takes beyond what any other does.
+        objects: how many objects of the store an event puts and gets on average; None where it is one itself.
+    """
     arrives, offered = measure_of(trial.experiment).arrives, events(trial, assumed)
     delivered = math.ceil(offered * trial.record.matching_share) if arrives else 0
     batches = _batches(trial, delivered, assumed)
@@ -77,7 +76,7 @@ def offered_estimate(
     held_s = load_s(trial, assumed) + (trial.drain_limit_s if assumed.drains else 0)
     hours = (held_s + assumed.around_s + assumed.ready_s * (len(trial.phases) if assumed.expected else 0)) / 3_600
     return bill(
-        *store_lines(trial, Offered(offered + trial.preloaded_keys, assumed.canaries, hours, objects=own.objects)),
+        *store_lines(trial, Offered(offered + trial.preloaded_keys, assumed.canaries, hours, objects=objects)),
         line(prices.LAMBDA_REQUEST, invocations),
         line(prices.LAMBDA_GB_S, _billed_s(trial, batches, offered, assumed) * FUNCTION_MEMORY_MB / 1_024),
         line(prices.RESULTS_WRITE, results_writes(_offering_s(trial, assumed), delivered, batches)),
@@ -86,7 +85,7 @@ def offered_estimate(
         *_load_host_lines(trial, assumed),
         line(prices.STATE_TRANSITION, _transitions(trial, assumed)),
         line(prices.LOGS_GB, log_bytes(trial, delivered, batches, invocations) / 1e9),
-        *own.amounts,
+        *own,
         region=region,
     )
 

@@ -131,8 +131,6 @@ def bill(*amounts: Amount, region: str = DEFAULT_REGION) -> CostEstimate:
     return CostEstimate(lines=tuple(lines), unpriced=tuple(unpriced))
 
 
-CANARIES = 30
-"""Writes that prove a trigger ready, before the load; no more."""
 BLOB_NAMES_BYTES, PRODUCT_NAMES_BYTES = 20, 150
 """DynamoDB bills names of attributes too."""
 READS = (Kind.READ, Kind.READ_MODIFY_WRITE)

@@ -1,5 +1,5 @@
 """
-Evidence that the last runs of a series lie on another level than those before, or drift away from it.
+Evidence that the last runs of a series lie on another level than those before, or drift away from it, and which.
 
 The logarithm of a generalised likelihood ratio over the last runs: the best change among those that so many runs could
 show, against none, under the noise that earlier runs have shown. It is reduced for what estimation and autocorrelation
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from stepbench.stats.noise import location
+from stepbench.stats.over_runs import MIN_RUNS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +36,9 @@ _LEAST_SHOWN = 4.5
 """A mean of so many standard errors is the least that a window could well show; less is left to longer ones."""
 _POWER = 0.8416212335729143
 """80 % of the standard normal distribution lie below it."""
+_CLIPPED = 2.5
+_BETTER = 2.0
+"""By how much the likelihood of a drift has to exceed that of a shift, as a logarithm."""
 
 
 class Evidence(NamedTuple):
@@ -45,6 +49,14 @@ class Evidence(NamedTuple):
 
 
 NONE = Evidence(0.0, 0.0)
+
+
+class Drift(NamedTuple):
+    """A change of each run against the one before, a logarithm, with its variance; over the last so many runs."""
+
+    slope: float
+    variance: float
+    runs: int
 
 
 def least_change(noise: Noise, runs: int, smallest: float) -> float:
@@ -116,3 +128,43 @@ def weigh_levels(values: NDArray[np.float64], one: float, other: float, noise: N
     """Return the logarithm of how much more likely values are on one level than on the other."""
     likelihoods = [noise.log_density((values - level) / noise.scale).sum() for level in (one, other)]
     return float(likelihoods[0] - likelihoods[1]) / noise.inflation(values.size)
+
+
+def find_drift(values: NDArray[np.float64], at: NDArray[np.float64], level: float, scale: float) -> Drift | None:
+    """
+    Return the drift, if a line that leaves the level fits the last runs better than another level does.
+
+    Args:
+        values: logarithms: some runs of the old level, then those that follow, in order.
+        at: their times, in scheduled runs.
+        level: the old one.
+        scale: of the noise.
+
+    Source:
+        Hinkley (1971), Journal of the American Statistical Association 66 (two-phase regression).
+    """
+    away = (values - level) / scale
+    places = range(1, values.size - MIN_RUNS + 1)
+    if not places:
+        return None
+    steps = min(_misfit(away, np.arange(values.size) >= place) for place in places)
+    lines = [(_misfit(away, np.maximum(at - at[place - 1], 0.0)), place) for place in places]
+    misfit, place = min(lines)
+    if steps - misfit < 2 * _BETTER:
+        return None
+    times = at[place:] - at[place:].mean()
+    power = float(times @ times)
+    if power == 0:
+        return None
+    return Drift(float(times @ values[place:]) / power, scale**2 / power, values.size - place)
+
+
+def _misfit(away: NDArray[np.float64], pattern: NDArray[np.float64] | NDArray[np.bool_]) -> float:
+    """Return the sum of squares about the best multiple of a pattern; no run counts for more than 2.5 scales."""
+    shape = pattern.astype(np.float64)
+    size = float(shape @ away) / float(shape @ shape)
+    for _ in range(3):
+        rest = np.clip(away - size * shape, -_CLIPPED, _CLIPPED)
+        size += float(shape @ rest) / float(shape @ shape)
+    rest = np.clip(away - size * shape, -_CLIPPED, _CLIPPED)
+    return math.fsum(rest * rest)

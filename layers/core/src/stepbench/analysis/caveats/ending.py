@@ -1,4 +1,4 @@
-"""What a trial that failed or was stopped, and writers that ended before their time, have left out."""
+"""What is missing of a trial that failed or was stopped, of writers that ended before their time, and of logs."""
 
 from __future__ import annotations
 
@@ -78,3 +78,18 @@ def _describe_writer(slot: tuple[int, int, int], evidence: Evidence) -> str:
     failure = evidence.missing.get(slot)
     why = f" ({failure.error}: {failure.cause[:_CAUSE_CHARS]})" if failure else ""
     return f"writer {writer} in slice {slice_} of {evidence.spec.offered.phases[phase].name}{why}"
+
+
+def find_missing_logs(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report invocations that left no REPORT line, or whose logs were not read."""
+    collection = evidence.collection
+    remedy = "Durations and cold starts come from logs only; the latencies do not."
+    if collection is None:
+        yield Caveat(kind="missing_logs", text="The functions' logs were not collected.", remedy=remedy)
+    elif collection.every > 1:
+        text = f"Of the receiver's log every {collection.every}th minute was read; its counts are a sample."
+        yield Caveat(kind="missing_logs", text=text, remedy=remedy)
+    elif collection.seen < collection.expected:
+        missing = collection.expected - collection.seen
+        text = f"{missing} of {collection.expected} receiver invocations left no REPORT line."
+        yield Caveat(kind="missing_logs", text=text, remedy=remedy)

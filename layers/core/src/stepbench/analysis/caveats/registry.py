@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.analysis.caveats import (
-    accounting,
-    clocks,
-    deliveries,
-    ending,
-    load,
-    logs,
-    machine,
-    sample,
-    settings,
-    target,
-)
-from stepbench.analysis.caveats.growth import find_growth
-from stepbench.analysis.caveats.omission import find_hidden_stalls
+from stepbench.analysis import clocks
+from stepbench.analysis.caveats import accounting, deliveries, ending, machine, settings, windows
 from stepbench.analysis.caveats.saturation import find_saturation
-from stepbench.analysis.caveats.watch_gaps import find_watch_gaps
 from stepbench.analysis.found_rate import find_rate_caveats
 from stepbench.analysis.outcomes import find_outcome_caveats
 from stepbench.analysis.reconciliation import find_log_disagreements
@@ -51,17 +38,17 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterator[Caveat]], ...] = (
     accounting.find_leaked_events,
     accounting.find_unrecorded_events,
     find_outcome_caveats,
-    find_watch_gaps,
-    load.find_shortened_phases,
-    load.find_unsent_events,
-    find_growth,
+    deliveries.find_watch_gaps,
+    accounting.find_shortened_phases,
+    accounting.find_unsent_events,
+    windows.find_growth,
     find_stall_caveats,
     find_saturation,
-    find_hidden_stalls,
+    windows.find_hidden_stalls,
     machine.find_slow_machine,
     find_rate_caveats,
-    sample.find_short_windows,
-    sample.find_unsure_phases,
+    windows.find_short_windows,
+    windows.find_unsure_phases,
     clocks.find_unmeasured_clocks,
     clocks.find_clock_drift,
     clocks.find_other_sandboxes,
@@ -70,11 +57,11 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterator[Caveat]], ...] = (
     deliveries.find_records_in_fallback,
     deliveries.find_cold_starts,
     _find_milder,
-    target.find_emulated_store,
+    settings.find_emulated_store,
     settings.find_filter,
     settings.find_ignored_batching_window,
     settings.find_unreached_batch_size,
-    logs.find_missing_logs,
+    ending.find_missing_logs,
     find_log_disagreements,
 )
 

@@ -1,4 +1,4 @@
-"""Settings that a plan varies, or sets on purpose, and that made no difference to what was measured."""
+"""A store that something else plays, and settings of a plan that made no difference to what was measured."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from stepbench.analysis.evidence import Evidence
 
 _DEFAULT_BATCH = DynamoDbTarget.model_fields["batch_size"].default
+
+
+def find_emulated_store(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report a store that something else plays."""
+    if evidence.served.emulated:
+        store = evidence.spec.offered.target.store
+        functions = evidence.served.stand_ins.get("lambda")
+        played = f"{store} is played by {evidence.served.provider}"
+        how = f"{store}'s events end in functions of {functions}" if functions else played
+        text = f"{how}: its latencies say nothing about AWS."
+        yield Caveat(kind="emulated", text=text, remedy="Run the plan on AWS (sam deploy).")
 
 
 def find_ignored_batching_window(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:

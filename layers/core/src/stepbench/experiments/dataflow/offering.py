@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.plan import offered_plan
 from stepbench.costs import expected_load, prices
-from stepbench.costs.estimate import OwnEstimate, offered_estimate
+from stepbench.costs.estimate import offered_estimate
 from stepbench.costs.expected_load import events_of
 from stepbench.costs.prices import line
 from stepbench.errors import Problem
@@ -39,8 +39,7 @@ LOG_BYTES_PER_TASK = 600
 def estimate(trial: AnyTrial, assumed: Assumptions, region: str, *, at_most: bool) -> CostEstimate:
     """Return what the trial costs on AWS: as any trial of events, and its executions."""
     plan = offered_plan(trial)
-    own = OwnEstimate(tuple(dag_amounts(plan, assumed, at_most=at_most)), dag_requests(plan))
-    return offered_estimate(plan, assumed, region, own)
+    return offered_estimate(plan, assumed, region, dag_amounts(plan, assumed, at_most=at_most), dag_requests(plan))
 
 
 def load_s(trial: AnyTrial, assumed: Assumptions) -> float:

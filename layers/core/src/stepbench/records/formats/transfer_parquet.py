@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.parquet import (
     ABOUT_FILE,
@@ -34,7 +33,9 @@ from stepbench.records.formats.transfer_columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from stepbench.contracts.transfer.rows import TransferRow
 
 _NS = "ns"
 _COLUMNS = (
@@ -128,12 +129,6 @@ def stand_ins_of(table: pa.Table) -> dict[str, str]:
     """Return what was measured in place of AWS's, as a decoded file has it."""
     found: dict[str, str] = json.loads((table.schema.metadata or {}).get(b"stand_ins", b"{}"))
     return found
-
-
-def rows_of(table: pa.Table) -> Iterator[TransferRow]:
-    """Yield the rows of a table that has all columns."""
-    for batch in table.to_batches(max_chunksize=1_000):
-        yield from (TransferRow.model_validate(row) for row in batch.to_pylist())
 
 
 def columns_of(table: pa.Table) -> TransferColumns:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepbench.analysis.caveats.omission import scheduled_response
+from stepbench.analysis.caveats.windows import scheduled_response
 
 times = st.lists(st.floats(0, 1_000), max_size=50)
 
