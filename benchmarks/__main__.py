@@ -136,11 +136,10 @@ NAMES = (
     "blobs",
     "analysis",
     "overhead",
-    "ycsb",
     "regressions",
     "tuning",
 )
-"""In the page's order. Run by hand, for other questions: `omission`, `coverage`, `stopping`, `slices`, `verdicts`."""
+"""In the page's order. Run by hand, for other questions: `coverage`, `stopping`, `slices`, `verdicts`."""
 PAGE = ROOT / "docs" / "performance.md"
 DATA = RESULTS / "README.md"
 CHART = ROOT / "docs" / "images" / "performance.svg"

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 SOURCES = Path(__file__).resolve().parent / "comparators"
 ETCD_MODULE, ETCD_VERSION = "go.etcd.io/etcd/v3", "v3.5.21"
-YCSB_MODULE, YCSB_VERSION = "github.com/pingcap/go-ycsb", "v1.0.1"
 S5CMD_MODULE, S5CMD_VERSION = "github.com/peak/s5cmd/v2", "v2.3.0"
 VERSITY_MODULE, VERSITY_VERSION = "github.com/versity/versitygw", "v1.8.0"
 _BUILD_LIMIT_S = 900
@@ -62,11 +61,6 @@ def etcd_benchmark(tools: Path) -> Path:
 def etcd_watch(tools: Path) -> Path:
     """Build put to watch by etcd's client for Go; a module of its own, since it has that client's many dependencies."""
     return _own_go("etcdwatch", tools, ".", SOURCES / "etcdwatch")
-
-
-def go_ycsb(tools: Path) -> Path:
-    """Build the Yahoo Cloud Serving Benchmark in Go."""
-    return _from_proxy(f"go-ycsb-{YCSB_VERSION}", YCSB_MODULE, YCSB_VERSION, "cmd/go-ycsb", tools)
 
 
 def s5cmd(tools: Path) -> Path:

@@ -45,7 +45,7 @@ _HOW = """
     .venv/bin/python -m benchmarks.redis --help   # one by itself, with its options
 
 Comparators are built into `.stepbench/bench/` from the ordinary registries: Go modules (`benchmarks/comparators/`,
-etcd's benchmark, go-ycsb) by `go`, the open loop in C by `cc`, Python packages by the lock `requirements/bench.txt`.
+etcd's benchmark) by `go`, the open loop in C by `cc`, Python packages by the lock `requirements/bench.txt`.
 What is missing is named with its remedy, and the benchmarks that need it are reported as skipped. Nothing here is
 part of the test suite: a timing decides no test.
 """
