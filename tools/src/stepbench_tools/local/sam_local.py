@@ -8,14 +8,15 @@ each function gets the variables that it was deployed with, with addresses that 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ipaddress
 import json
 import re
+import socket
+import socketserver
 import subprocess
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ STAND_IN = "stepbench.stand-in"
 ANY = "ValidatePlanFunction"
 """Its variables are those that all functions have; for one that this stack's parameters leave out."""
 DOCKER_S, INVOKE_S = 30, 420
+POLL_S = 0.05
+"""How often a forwarder looks whether it is to end."""
 RESTRICTED = "sam_restricted.py"
 _CONTAINER = re.compile(r"SAM_CONTAINER_ID: ([0-9a-f]+)")
 _PORT = re.compile(rf"(?<![\d.]){re.escape(LOOPBACK)}:(\d+)")
@@ -198,6 +201,29 @@ def _ports(value: str, bridge: str) -> list[str]:
     return re.findall(rf"(?<![\d.]){re.escape(bridge)}:(\d+)", value)
 
 
+class _Forwarding(socketserver.ThreadingTCPServer):
+    """A port of the bridge's address; each connection goes on to the same port on loopback, in threads of its own."""
+
+    allow_reuse_address = daemon_threads = True
+    block_on_close = False
+
+    def finish_request(self, request: Any, _client_address: object) -> None:  # noqa: ANN401 -- as socketserver has it
+        """Copy both ways until both sides have ended."""
+        with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, self.server_address[1])) as inner:
+            back = threading.Thread(target=_copy, args=(inner, request), daemon=True)
+            back.start()
+            _copy(request, inner)
+            back.join()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65_536):
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
 @contextlib.contextmanager
 def forwarded(address: str, ports: Iterable[int]) -> Iterator[None]:
     """
@@ -206,64 +232,13 @@ def forwarded(address: str, ports: Iterable[int]) -> Iterator[None]:
     Raises:
         LocalEnvironmentError: a port is taken there.
     """
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True, name="forwarder")
-    thread.start()
-
-    def run(work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 -- whatever it returns
-        return asyncio.run_coroutine_threadsafe(work, loop).result(DOCKER_S)
-
-    try:
-        stop = run(_start_forwarding(address, ports))
-        try:
-            yield
-        finally:
-            run(stop())
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(DOCKER_S)
-        loop.close()
-
-
-async def _start_forwarding(address: str, ports: Iterable[int]) -> Callable[[], Coroutine[Any, Any, None]]:
-    tasks: set[asyncio.Task[None]] = set()
-    servers: list[asyncio.Server] = []
-
-    def accepting(port: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
-        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.create_task(_forward(reader, writer, port))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-        return accept
-
-    async def stop() -> None:
-        for server in servers:
-            server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    for port in sorted(ports):
-        try:
-            servers.append(await asyncio.start_server(accepting(port), address, port))
-        except OSError as error:
-            await stop()
-            message = f"cannot forward {address}:{port} to {LOOPBACK}: {error.strerror or error}"
-            raise LocalEnvironmentError(message) from error
-    return stop
-
-
-async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-    with contextlib.suppress(OSError), contextlib.closing(writer):
-        inner_reader, inner_writer = await asyncio.open_connection(LOOPBACK, port)
-        with contextlib.closing(inner_writer):
-            await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-        await writer.drain()
-    if writer.can_write_eof():
-        writer.write_eof()
+    with contextlib.ExitStack() as servers:
+        for port in sorted(ports):
+            try:
+                server = servers.enter_context(_Forwarding((address, port), socketserver.BaseRequestHandler))
+            except OSError as error:
+                message = f"cannot forward {address}:{port} to {LOOPBACK}: {error.strerror or error}"
+                raise LocalEnvironmentError(message) from error
+            servers.callback(server.shutdown)
+            threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True, name="forwarder").start()
+        yield
