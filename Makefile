@@ -41,10 +41,10 @@ help: ## This list
 run: setup ## Set up, run PLAN (quick-unloaded) on this machine, leave a report in out/
 	$(VENV)/bin/stepbench run $(PLAN)
 
-rehearse: setup ## Deploy to your AWS account, run small plans, judge, delete: STACK=…, BUDGET=5; YES=1; COSTS=…, DELETE=…
+rehearse: setup ## Deploy to your AWS account, run small plans, judge, delete: STACK=…, BUDGET=5, PARAMETERS="EtcdNodes=on …"; YES=1; DELETE=…
 	$(VENV)/bin/python -m stepbench_tools.rehearsal $(if $(STACK),--stack $(STACK)) $(if $(BUDGET),--budget $(BUDGET)) \
 	  $(if $(YES),--yes) $(PARAMETERS:%=--parameter "%") $(if $(EMULATOR),--emulator "$(EMULATOR)") \
-	  $(if $(COSTS),--costs "$(COSTS)") $(if $(DELETE),--delete "$(DELETE)")
+	  $(if $(DELETE),--delete "$(DELETE)")
 
 test: setup setup-test ## Set up, then the whole suite, four modules at a time; ONLY=tests/… or ONLY="words and names" in one process
 	$(VENV)/bin/python -m pytest $(if $(MEASURE),-p tests.suite.measuring --measure "$(MEASURE)") $(if $(ONLY),$(CHOSEN),$(SUITE)) $(PYTEST_ARGS)

@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING
 
 from tests.samples.templates import ROOT, load_template
 
+from stepbench.costs.standing import DEFAULT_TYPES
 from stepbench.digits import dollars
 from stepbench.experiments.estimates import budgeted, estimate
 from stepbench.planning import expanded, parse_plan
 from stepbench.planning.presets import find_plan, list_plans
-from stepbench_tools.documents.cost_guide import OPTIONS, TYPES, tables, updated
+from stepbench_tools.documents.cost_guide import OPTIONS, tables, updated
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import AnyTrial
@@ -43,7 +44,7 @@ def trials_of(preset: str) -> list[AnyTrial]:
 def test_every_preset_and_every_option_is_in_it() -> None:
     """The types are the template's defaults; what it may make is what the guide has a row for."""
     parameters = load_template(ROOT / "template.yaml")["Parameters"]
-    assert {name: parameters[name]["Default"] for name in TYPES} == TYPES
+    assert {name: parameters[name]["Default"] for name in DEFAULT_TYPES} == DEFAULT_TYPES
     switches = {"AuroraPostgresql", "EtcdNodes", "ElastiCache", "CassandraNode", "LoadHost"}
     shown = {(name, value) for _, _, options in OPTIONS for name, value in options.items() if name in switches}
     asked = {(name, str(value)) for name in switches for value in parameters[name]["AllowedValues"]}

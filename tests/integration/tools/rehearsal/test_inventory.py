@@ -6,7 +6,8 @@ import pytest
 
 from stepbench_tools.local.deploy import emulator_account
 from stepbench_tools.rehearsal.account import Account, find_account
-from stepbench_tools.rehearsal.inventory import remove_leftovers, take_inventory
+from stepbench_tools.rehearsal.deletion import leftovers, take
+from stepbench_tools.rehearsal.inventory import take_inventory
 
 STACK = "inventoried"
 
@@ -46,10 +47,9 @@ def test_what_outlives_a_stack_is_found_and_removed_and_nothing_else(account: Ac
     assert take_inventory(account, STACK).found == {
         "buckets": (f"{STACK}-target",),
         "tables": (f"{STACK}-target-1",),
-        "log groups": (f"/aws/lambda/{STACK}-RunWriter",),
-        "machines' log groups": (f"/aws/vendedlogs/states/{STACK}",),
+        "log groups": (f"/aws/lambda/{STACK}-RunWriter", f"/aws/vendedlogs/states/{STACK}"),
     }
-    assert remove_leftovers(account, STACK) == []
+    assert take(leftovers(account, STACK), print) == []
     assert take_inventory(account, STACK) == ({}, {})
     s3.delete_bucket(Bucket=f"{STACK}x-other")  # which is still there
 
@@ -59,8 +59,8 @@ def test_what_cannot_be_removed_is_named_and_the_rest_goes(account: Account) -> 
     _make(account)
     protected = {"TableName": f"{STACK}-target-1", "DeletionProtectionEnabled": True}
     account.client("dynamodb").update_table(**protected)
-    (failure,) = remove_leftovers(account, STACK)
+    (failure,) = take(leftovers(account, STACK), print)
     assert failure.startswith(f"table {STACK}-target-1: ")
     assert take_inventory(account, STACK).found == {"tables": (f"{STACK}-target-1",)}
     account.client("dynamodb").update_table(**{**protected, "DeletionProtectionEnabled": False})
-    assert remove_leftovers(account, STACK) == []
+    assert take(leftovers(account, STACK), print) == []

@@ -1,39 +1,35 @@
-"""Evidence of rehearsals, made up for judges."""
+"""Runs of a rehearsal, made up for its judges."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from stepbench.contracts.result import Accounting
-from stepbench_tools.rehearsal.assumptions import judge_all
-from stepbench_tools.rehearsal.plans import FIRST
-from stepbench_tools.rehearsal.record import Deletion, Rehearsal, RoundEvidence, RunEvidence, TrialEvidence
+from tests.samples.results import accounting, sample_facts, sample_window, trial_summary
+
+from stepbench.contracts.result import Caveat, Clock, Failure, RunSummary, TrialSummary
+from stepbench.report.summary import summarise
+from stepbench_tools.rehearsal.judges import judge_all
+from stepbench_tools.rehearsal.record import Deletion, Judgement, Rehearsal
 
 
-def account(**changes: int) -> Accounting:
-    """Return an accounting of 96 events that all arrived, with changes."""
-    whole = dict.fromkeys(("offered", "sent", "ok", "ok_arrived", "received"), 96)
-    none = ("unsent", "unrecorded", "failed", "unknown", "failed_arrived", "unknown_arrived", "unrecorded_arrived")
-    return Accounting(**{**whole, **dict.fromkeys((*none, "lost", "duplicates", "out_of_order"), 0), **changes})
+def trial(name: str = "s3", *, caveat: str = "", error: str = "", **fields: Any) -> TrialSummary:  # noqa: ANN401
+    """Return a trial that went through, or failed with this error."""
+    known = {
+        "windows": (sample_window("measured", [30.0] * 96),),
+        "accounting": accounting(offered=96, sent=96, ok=96, ok_arrived=96, received=96),
+        "clock": Clock(offset_ms=0.1, bound_ms=0.5),
+        "failure": Failure(error=error, cause="so it was") if error else None,
+        "caveats": (Caveat(kind=caveat, text=f"It is {caveat}.", remedy="Mend it."),) if caveat else (),
+    }
+    return trial_summary(name, "s3", **{**known, **fields})
 
 
-def trial(name: str = "s3", **changes: Any) -> TrialEvidence:  # noqa: ANN401
-    """Return a trial that went through."""
-    known = {"store": "s3", "experiment": "trigger", "accounting": account(), "p50_ms": 30.0}
-    return TrialEvidence.model_validate({"name": name, **known, **changes})
+def run(*trials: TrialSummary, status: str = "succeeded") -> RunSummary:
+    """Return the summary of a run of these trials."""
+    return summarise(sample_facts(), (), ()).model_copy(update={"trials": trials, "status": status})
 
 
-def run(*trials: TrialEvidence, **changes: Any) -> RunEvidence:  # noqa: ANN401
-    """Return a run of trials."""
-    return RunEvidence.model_validate({"run_id": "r", "status": "succeeded", "trials": trials, **changes})
-
-
-def one_round(*runs: RunEvidence, **changes: Any) -> RoundEvidence:  # noqa: ANN401
-    """Return a round that was deployed."""
-    return RoundEvidence.model_validate({"name": FIRST, "deployed": True, "deploy_s": 60, "runs": runs, **changes})
-
-
-def rehearsal(*rounds: RoundEvidence, **changes: Any) -> Rehearsal:  # noqa: ANN401
+def rehearsal(**changes: Any) -> Rehearsal:  # noqa: ANN401
     """Return a rehearsal on AWS that went through."""
     known = {
         "stepbench": "1",
@@ -42,15 +38,17 @@ def rehearsal(*rounds: RoundEvidence, **changes: Any) -> Rehearsal:  # noqa: ANN
         "emulator": "",
         "artefacts": "rehearsed-artefacts-0",
         "started_at": "2026-11-23T23:30:00+00:00",
-        "ended_at": "2026-11-24T00:40:00+00:00",
         "budget_usd": 5,
         "bound_usd": 2,
-        "spent_usd": 0.5,
+        "deploy_s": 60,
         "deletion": Deletion(seconds=100),
     }
-    return Rehearsal.model_validate({**known, "rounds": rounds, **changes})
+    return Rehearsal.model_validate({**known, **changes})
 
 
-def statuses(found: Rehearsal) -> dict[str, str]:
-    """Return the status of each assumption by its id."""
-    return {each.id: each.status for each in judge_all(found)}
+def judged(found: Rehearsal, **summaries: RunSummary) -> dict[str, Judgement]:
+    """Return each judgement by its id; `s3_and_dynamodb` is the part `s3-and-dynamodb`."""
+    by_part = {name.replace("_", "-"): summary for name, summary in summaries.items()}
+    names = ("deployment", "deletion", "stopping", "latency", "accounting", "iam", "vpc", "aurora", "transfers")
+    more = ("forced-cold", "trigger-delay", "logs", "clocks", "reserved-sandbox", "batching-window", "distributed-map")
+    return {each.id: each for each in judge_all(dict.fromkeys((*names, *more), "It holds."), found, by_part)}

@@ -8,10 +8,12 @@ from typing import Any
 from botocore.stub import Stubber
 
 from stepbench_tools.local.stack import local_client
-from stepbench_tools.rehearsal.inventory import KINDS, _names
+from stepbench_tools.rehearsal.inventory import KINDS, find_names
 
 QUEUES = next(kind for kind in KINDS if kind.name == "queues")
 MAPPINGS = next(kind for kind in KINDS if kind.name == "mappings")
+
+UUID = "00000000-0000-0000-0000-000000000000"
 
 
 def _listed(kind: Any, answer: dict[str, Any], **asked: str) -> list[str]:  # noqa: ANN401 -- a Kind
@@ -19,7 +21,7 @@ def _listed(kind: Any, answer: dict[str, Any], **asked: str) -> list[str]:  # no
     account: Any = SimpleNamespace(client=lambda _service: client)
     with Stubber(client) as stub:
         stub.add_response(kind.operation, answer, asked)
-        return list(_names(account, kind, "rehearsed"))
+        return list(find_names(account, kind, "rehearsed"))
 
 
 def test_an_answer_without_a_list_is_nothing() -> None:
@@ -30,8 +32,11 @@ def test_an_answer_without_a_list_is_nothing() -> None:
 def test_a_mapping_is_the_stacks_by_its_functions_name() -> None:
     """Whose ARN has it last; another stack's function begins otherwise."""
     arn = "arn:aws:lambda:eu-central-1:000000000000:function:"
-    mappings = [{"FunctionArn": f"{arn}{name}-ReceiveEvents"} for name in ("rehearsed", "not-rehearsed", "rehearsed2")]
-    assert _listed(MAPPINGS, {"EventSourceMappings": mappings}) == [f"{arn}rehearsed-ReceiveEvents"]
+    mappings = [
+        {"FunctionArn": f"{arn}{name}-ReceiveEvents", "UUID": UUID}
+        for name in ("rehearsed", "not-rehearsed", "rehearsed2")
+    ]
+    assert _listed(MAPPINGS, {"EventSourceMappings": mappings}) == [f"{arn}rehearsed-ReceiveEvents {UUID}"]
 
 
 def test_every_kind_is_an_operation_that_can_be_paged() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
 from tests.unit.tools.rehearsal.samples import rehearsal
 
+from stepbench.loading import read_model
 from stepbench_tools.rehearsal import __main__ as command
 from stepbench_tools.rehearsal.account import Account, find_account
-from stepbench_tools.rehearsal.rehearse import write
+from stepbench_tools.rehearsal.record import DOCUMENT, Deletion, Judgement, Rehearsal, _report, write
 
 
 @pytest.fixture
@@ -32,8 +34,9 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["", "9stack", "Stack", "stack_1", "s" * 25, "stack\n"])
 def test_a_name_that_a_bucket_cannot_have_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Buckets and roles begin with the stack's name, which CloudFormation would lower and cut."""
-    assert command.main(["--stack", name]) == command.BAD_INPUT
-    assert "STACK: is no name for a rehearsal's stack" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["--stack", name])
+    assert "--stack" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("budget", ["nan", "inf", "0", "-1", "five"])
@@ -44,22 +47,14 @@ def test_a_budget_that_bounds_nothing_is_refused(budget: str, capsys: pytest.Cap
     assert "--budget" in capsys.readouterr().err
 
 
-def test_a_rehearsal_on_an_emulator_has_no_bill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It would be compared with somebody's real one."""
-    write(tmp_path, rehearsal(emulator="MiniStack"), "123456789012")
-    assert command.main(["--costs", str(tmp_path)]) == command.BAD_INPUT
-    assert "was made on MiniStack, which bills nobody" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["--costs", "--delete"])
 def test_another_account_s_rehearsal_is_refused(
-    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the same region a colleague's stack may have the name that would be deleted, or billed."""
+    """In the same region a colleague's stack may have the name that would be deleted."""
     found = rehearsal(artefacts=_account("111111111111", "eu-central-1").artefacts("rehearsed"))
     write(tmp_path, found, "111111111111")
     monkeypatch.setattr(command, "find_account", lambda _: _account("222222222222", "eu-central-1"))
-    assert command.main([option, str(tmp_path)]) == command.BAD_INPUT
+    assert command.main(["--delete", str(tmp_path)]) == command.BAD_INPUT
     assert "was made in eu-central-1, and these credentials are of another account" in capsys.readouterr().err
 
 
@@ -109,7 +104,20 @@ def _account(number: str, region: str) -> Account:
     return Account(number, region, "", None, None, {})  # type: ignore[arg-type]  # no session is needed for a name
 
 
-def test_what_a_runtime_has_no_libraries_for_is_left_out() -> None:
-    """With Python 3.11 the template refuses applications, which are its default."""
-    assert command.runtime_parameters("python3.11") == {"PythonRuntime": "python3.11", "Applications": "off"}
-    assert command.runtime_parameters("python3.13") == {"PythonRuntime": "python3.13"}
+def test_a_record_of_a_former_version_is_read_and_kept(tmp_path: Path) -> None:
+    """DELETE=… is for a rehearsal that was killed, maybe before an update; what it had found stays in its file."""
+    former = {**rehearsal().model_dump(mode="json"), "version": 1, "spent_usd": 0.5, "rounds": [{"name": "dsql"}]}
+    (tmp_path / DOCUMENT).write_text(json.dumps(former))
+    write(tmp_path, read_model(tmp_path / DOCUMENT, Rehearsal), "123456789012")
+    kept = json.loads((tmp_path / DOCUMENT).read_text())
+    assert (kept["version"], kept["rounds"], kept["spent_usd"]) == (1, [{"name": "dsql"}], 0.5)
+
+
+def test_the_report_has_a_row_for_each_assumption() -> None:
+    """Whatever stands in the observation."""
+    row = Judgement(id="latency", sentence="It holds.", status="refuted", observed="a | b\nc")
+    assert "| `latency`: It holds. | *refuted* | a \\| b c |" in [*_report(rehearsal(assumptions=(row,)))]
+    assert rehearsal().good
+    assert not rehearsal(assumptions=(row,)).good
+    assert not rehearsal(deletion=None).good
+    assert not rehearsal(deletion=Deletion(seconds=1, unlisted={"hosts": "denied"})).good

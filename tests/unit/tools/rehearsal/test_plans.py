@@ -1,58 +1,71 @@
-"""The rounds: what is tried, on what, and with what turned on."""
+"""The parts: what is tried, by which parameters, and what that may cost."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from ruamel.yaml import YAML
+import pytest
+from tests.samples.templates import ROOT, load_template
 
 from stepbench.contracts.target import target_models
-from stepbench_tools.rehearsal.plans import GIVEN, first_round, store_plan, store_rounds
+from stepbench.errors import PlanError
+from stepbench_tools.rehearsal.plans import FIRST, OVERHEAD_USD, STOPPING, budget_hours, find_plans, read_parts
 
-ROOT = Path(__file__).parents[4]
 LOCAL_ONLY = {"reference"}
 """It calibrates, and has no server on AWS."""
-
-
-def _stores(*, clock_check: bool = True) -> set[str]:
-    rounds = (first_round(writers=12, clock_check=clock_check, given={}), *store_rounds())
-    return {trial.target.store for each in rounds for plan in each.plans for trial in plan.trials}
+PARTS = read_parts()
+ALL = {name: value for part in PARTS.values() for name, value in part.get("parameters", {}).items()}
+EVERY_STORE = {name: value for name, value in ALL.items() if not name.endswith(("Endpoint", "Endpoints"))} | {
+    "AuroraPostgresql": "provisioned",
+    "ElastiCache": "serverless",
+}
 
 
 def test_every_store_that_a_stack_can_have_is_rehearsed() -> None:
-    """A new store is missing here until it has a round."""
-    assert _stores() == target_models().keys() - LOCAL_ONLY | {"files"}
-    assert set(GIVEN.values()) == _stores() - {"s3", "dynamodb", "files"}
+    """A new store is missing here until it has a part."""
+    plans = find_plans(EVERY_STORE).values()
+    stores = {trial.target.store for plan in plans for trial in plan.trials}
+    assert stores == target_models().keys() - LOCAL_ONLY | {"files"}
 
 
-def test_each_round_turns_on_what_the_template_has() -> None:
-    """By a parameter that can be turned off again, for the next round."""
-    text = (ROOT / "template.yaml").read_text().partition("\nRules:")[0]
-    parameters = YAML(typ="safe", pure=True).load(text)["Parameters"]
-    for each in store_rounds():
-        for name, value in each.parameters.items():
-            assert {value, "off"} <= {str(allowed) for allowed in parameters[name]["AllowedValues"]}
-    assert GIVEN.keys() <= parameters.keys()
+def test_each_part_is_asked_for_by_what_the_template_has() -> None:
+    """By a value that it allows."""
+    parameters = load_template(ROOT / "template.yaml")["Parameters"]
+    for part in PARTS.values():
+        for name, value in part.get("parameters", {}).items():
+            assert value in {"ANY", *map(str, parameters[name].get("AllowedValues", [""]))}
 
 
 def test_triggers_are_tried_where_a_store_has_one() -> None:
     """Beside its operations."""
     triggers = {store: model.trigger is not None for store, model in target_models().items()}
-    for store in GIVEN.values():
-        experiments = {trial.experiment for trial in store_plan(store).trials}
-        assert experiments == ({"trigger", "operations"} if triggers[store] else {"operations"})
+    for name in ("aurora", "etcd-nodes", "elasticache", "cassandra-node", "dsql"):
+        trials = find_plans(EVERY_STORE)[name].trials
+        wanted = {"trigger", "operations"} if triggers[trials[0].target.store] else {"operations"}
+        assert {trial.experiment for trial in trials} == wanted
 
 
-def test_without_the_clock_check_the_stream_is_tried_all_the_same() -> None:
-    """An account with a small quota has no sandbox to reserve, nor a dozen for writers."""
-    small = first_round(writers=1, clock_check=False, given={})
-    names = [trial.name for trial in small.plans[0].trials]
-    assert names == ["s3", "dynamodb-operations", "batched", "dynamodb"]
-    assert small.parameters == {"ClockCheck": "off"}
+def test_without_parameters_s3_and_dynamodb_are_tried_and_the_last_run_is_stopped() -> None:
+    """An account with a small quota has no sandbox to reserve, nor a dozen for writers; an emulator no machine."""
+    assert [*find_plans({"ClockCheck": "off"})] == [FIRST, STOPPING]
+    assert [*find_plans({"ClockCheck": "on", "Emulator": "X"})] == [FIRST, "clock-check", STOPPING]
+    assert [*find_plans({"ClockCheck": "on"})][-1] == STOPPING
 
 
-def test_servers_of_ones_own_are_tried_before_the_run_that_is_stopped() -> None:
-    """The last plan of the round is the one that is stopped."""
-    given = {"etcd": store_plan("etcd")}
-    plans = first_round(writers=1, clock_check=True, given=given).plans
-    assert [plan.name for plan in plans] == ["rehearse-s3-and-dynamodb", "rehearse-etcd", "rehearse-stopping"]
+def test_the_time_is_what_the_budget_pays_for_with_an_hour_of_deletion() -> None:
+    """Etcd and its network are $0.396 an hour; $0.05 and $1.188 are three hours, one of them the deletion."""
+    hours, most_usd = budget_hours({}, {"EtcdNodes": "on"}, OVERHEAD_USD + 3 * 0.3961507)
+    assert hours == pytest.approx(2, abs=1e-4)
+    assert most_usd == pytest.approx(OVERHEAD_USD + 3 * 0.3961507)
+    assert budget_hours({}, {}, 0.05) == (3, 0.05)  # requests are billed, no hours
+
+
+def test_a_budget_that_does_not_pay_for_an_hour_is_refused() -> None:
+    """Before anything is made, with what it takes."""
+    with pytest.raises(PlanError, match=r"BUDGET: is below the \$0\.84 .*Give at least 0.85"):
+        budget_hours({}, {"EtcdNodes": "on"}, 0.8)
+
+
+def test_the_published_budget_pays_for_all_stores() -> None:
+    """`make rehearse BUDGET=5` with everything on has more than an hour."""
+    hours, most_usd = budget_hours(find_plans(EVERY_STORE), EVERY_STORE, 5.0)
+    assert hours > 1.5
+    assert most_usd <= 5

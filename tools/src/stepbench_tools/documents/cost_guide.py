@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.costs import prices
 from stepbench.costs.prices import HOURS_PER_MONTH, bill, line
-from stepbench.costs.standing import NETWORK, Deployment, standing
+from stepbench.costs.standing import DEFAULT_TYPES, NETWORK, Deployment, standing
 from stepbench.digits import count, dollars
 from stepbench.experiments.estimates import budgeted, estimate
 from stepbench.planning.expansion import expanded
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
 
 SWEEP_GB_S = 2 * 0.5
 """Of the hourly SweepTargets: a cold start and a look at the leases, two seconds of 512 MB, generously."""
-TYPES = {
-    "AuroraInstanceClass": "db.r6g.large",
-    "EtcdInstanceType": "m6i.large",
-    "ElastiCacheNodeType": "cache.r7g.large",
-    "CassandraInstanceType": "i4i.large",
-    "LoadHostInstanceType": "i4i.2xlarge",
-}
-"""The template's defaults."""
 OPTIONS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     ("`AuroraPostgresql=provisioned`, {AuroraInstanceClass}", "postgresql", {"AuroraPostgresql": "provisioned"}),
     ("`AuroraPostgresql=serverless`, at its least (0.5 ACU)", "postgresql", {"AuroraPostgresql": "serverless"}),
@@ -69,7 +61,7 @@ def _idle() -> Iterator[str]:
     sweeps = (line(prices.LAMBDA_REQUEST, 1), line(prices.LAMBDA_GB_S, SWEEP_GB_S))
     yield _row("the stack with its defaults: an hourly sweep, without what is stored", sweeps)
     for text, name, options in OPTIONS:
-        own = {**TYPES, **options}
+        own = {**DEFAULT_TYPES, **options}
         yield _row(text.format(**own), standing(Deployment(options=own))[name])
     yield "| `Dsql=on` | nothing | storage alone |"
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+import stepbench
 from stepbench.compiled import processor
 from stepbench.errors import PlanError, Problem, StepbenchError
 from stepbench.loading import read_model
@@ -20,162 +21,111 @@ from stepbench_tools.local.interrupts import shielded
 from stepbench_tools.local.paths import Paths, find_paths
 from stepbench_tools.local.streams import message_console
 from stepbench_tools.rehearsal.account import Account, find_account
-from stepbench_tools.rehearsal.assumptions import judge_all
-from stepbench_tools.rehearsal.bill import EXPLORER_REGION, read_bill
-from stepbench_tools.rehearsal.budget import Meter, choose
-from stepbench_tools.rehearsal.deploying import delete_everything
+from stepbench_tools.rehearsal.deletion import delete_everything
 from stepbench_tools.rehearsal.inventory import take_inventory
-from stepbench_tools.rehearsal.plans import (
-    GIVEN,
-    MANY_WRITERS,
-    NEEDED_CONCURRENCY,
-    first_round,
-    store_plan,
-    store_rounds,
-)
-from stepbench_tools.rehearsal.record import Rehearsal
-from stepbench_tools.rehearsal.rehearse import DOCUMENT, REPORT, Rehearser, RunLog, begin, write
-from stepbench_tools.rehearsal.text import announcement, assumptions_text
+from stepbench_tools.rehearsal.judges import read_assumptions
+from stepbench_tools.rehearsal.plans import budget_hours, find_plans
+from stepbench_tools.rehearsal.record import DOCUMENT, REPORT, Rehearsal
+from stepbench_tools.rehearsal.rehearse import Rehearser, RunLog, now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench_tools.rehearsal.budget import Round
-
 OK, FAILED, BAD_INPUT = 0, 1, 2
 STACK_NAME = re.compile(r"[a-z][a-z0-9-]{0,23}")
 CLOCK_REFERENCE = "time.aws.com:123"
-ON_EMULATOR = "an emulator plays none of its hosts and clusters"
-ROUND_OF = {"postgresql": "aurora", "etcd": "etcd", "redis": "elasticache", "cassandra": "cassandra", "dsql": "dsql"}
+NEEDED_CONCURRENCY = 100
+"""Lambda keeps so many executions unreserved, and a rehearsal with a dozen writers takes some twenty."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make a rehearsal, finish one that was killed, or compare one with its bill; return the exit code."""
+    """Make a rehearsal, or delete what one that was killed has left; return the exit code."""
     options = _parser().parse_args(arguments)
-    console = message_console()
     try:
-        if options.assumptions:
-            write_out(assumptions_text())
-            return OK
-        if options.costs:
-            return compare_costs(options.costs)
-        if options.delete:
-            return delete_left(options.delete)
-        return rehearse(options)
+        return delete_left(options.delete) if options.delete else rehearse(options)
     except PlanError as error:
         code, text = BAD_INPUT, str(error)
     except (StepbenchError, ClientError, BotoCoreError, OSError) as error:
         code, text = FAILED, str(error)
     except KeyboardInterrupt:
         code, text = FAILED, "interrupted"
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    message_console().print(text, markup=False, highlight=False, soft_wrap=True)
     return code
 
 
 def rehearse(options: argparse.Namespace) -> int:
     """Announce, ask, and make a rehearsal."""
-    _refuse_name(options.stack)
-    parameters = dict(options.parameter)
-    account = find_account(options.emulator)
-    rounds, left_out = plan_rounds(account, parameters, options.budget)
+    account, root = find_account(options.emulator), find_paths(os.environ, Path.cwd()).root
+    parameters = default_parameters(account, root) | dict(options.parameter)
+    plans = find_plans(parameters)
+    hours, most_usd = budget_hours(plans, parameters, options.budget)
     _refuse_taken(account, options.stack)
-    write_out(announcement(account, options.stack, rounds, left_out, options.budget))
+    begun = Rehearsal(
+        stepbench=stepbench.__version__,
+        stack=options.stack,
+        region=account.region,
+        emulator=account.emulator,
+        artefacts=account.artefacts(options.stack),
+        started_at=now(),
+        budget_usd=options.budget,
+        bound_usd=most_usd,
+    )
+    where = f"{account.emulator} ({account.endpoint})" if account.emulator else f"AWS account {account.number}"
+    write_out(
+        f"This deploys the stack {begun.stack} to {where}, region {account.region}, runs small plans "
+        f"({', '.join(plans)}), and deletes everything again.\n"
+        f"It may cost ${most_usd:.2f} by list prices of us-east-1, and is ended after {hours:.1f} hours at most.\n"
+        f"Resources are named {begun.stack}-…; there are none of that name now, and none may be left at the end."
+    )
     if not options.yes and not _agreed():
         write_out("nothing was made")
         return FAILED
-    folder = options.out.resolve() / f"rehearsal-{options.stack}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
-    paths = Paths(find_paths(os.environ, Path.cwd()).root, folder / "sam")
-    runtime = runtime_parameters(python_runtime(paths))
-    named = {
+    folder = options.out.resolve() / f"rehearsal-{begun.stack}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    log = RunLog(folder, account, _assumptions(root), begun)
+    log.note()
+    Rehearser(account, Paths(root, folder / "sam"), message_console(), log, parameters).rehearse(plans, hours)
+    return _conclude(log)
+
+
+def default_parameters(account: Account, root: Path) -> dict[str, str]:
+    """Return what is deployed where nothing else is given; of Python 3.11, applications have no libraries."""
+    runtime = python_runtime(Paths(root, root))
+    limit = account.client("lambda").get_account_settings()["AccountLimit"]
+    roomy = min(limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"]) > NEEDED_CONCURRENCY
+    return {
+        "PythonRuntime": runtime,
+        **({"Applications": "off"} if runtime == "python3.11" else {}),
         "ClockReference": "" if account.emulator else CLOCK_REFERENCE,
+        "ClockCheck": "on" if roomy else "off",
         "Emulator": account.emulator,
         "Architecture": processor() if account.emulator else "x86_64",
     }
-    log = RunLog(folder, account, begin(account, options.stack, rounds, options.budget))
-    log.note()
-    rehearser = Rehearser(
-        account,
-        options.stack,
-        paths,
-        message_console(),
-        log,
-        {**runtime, **named, **parameters},
-        Meter(options.budget),
-    )
-    return _conclude(rehearser.rehearse(rounds, left_out), folder)
-
-
-def runtime_parameters(runtime: str) -> dict[str, str]:
-    """Return the parameters for layers of this machine's Python; of 3.11, applications have no libraries on Lambda."""
-    return {"PythonRuntime": runtime, **({"Applications": "off"} if runtime == "python3.11" else {})}
-
-
-def plan_rounds(account: Account, parameters: dict[str, str], budget_usd: float) -> tuple[list[Round], dict[str, str]]:
-    """Return the rounds that are made, and why others are not. Raises PlanError: the budget is too small for any."""
-    given = {store: store_plan(store) for name, store in GIVEN.items() if parameters.get(name)}
-    limit = account.client("lambda").get_account_settings()["AccountLimit"]
-    roomy = min(limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"]) > NEEDED_CONCURRENCY
-    writers = MANY_WRITERS if roomy and not account.emulator else 1
-    first = first_round(writers=writers, clock_check=roomy, given=given)
-    if account.emulator:
-        rounds, left_out = choose(first, (), budget_usd)
-        return rounds, {**left_out, **{each.name: ON_EMULATOR for each in store_rounds()}}
-    own = {ROUND_OF[store]: "a server of your own is rehearsed in its place" for store in given}
-    rounds, left_out = choose(first, [each for each in store_rounds() if each.name not in own], budget_usd)
-    return rounds, {**left_out, **own}
-
-
-def compare_costs(folder: Path) -> int:
-    """Ask Cost Explorer for the days of a finished rehearsal, and judge again."""
-    found = read_model(folder / DOCUMENT, Rehearsal)
-    if found.emulator:
-        problem = Problem("COSTS", f'"{folder}"', f"was made on {found.emulator}, which bills nobody", "Name another.")
-        raise PlanError([problem])
-    account = _account_of(found, "COSTS", folder)
-    explorer = account.session.client("ce", region_name=EXPLORER_REGION)
-    found = found.model_copy(update={"bill": read_bill(explorer, found)})
-    return _conclude(_judged(found, folder, account), folder)
 
 
 def delete_left(folder: Path) -> int:
     """Delete what a rehearsal that was killed has left."""
     found = read_model(folder / DOCUMENT, Rehearsal)
-    account = _account_of(found, "DELETE", folder)
-    paths = Paths(find_paths(os.environ, Path.cwd()).root, folder.resolve() / "sam")
-    with shielded():
-        deletion = delete_everything(account, paths, found.stack, write_out)
-    found = found.model_copy(update={"deletion": deletion, "ended": found.ended or "it was killed"})
-    return _conclude(_judged(found, folder, account), folder)
-
-
-def _account_of(found: Rehearsal, option: str, folder: Path) -> Account:
-    """Return the account that a rehearsal was made in. Raises PlanError: the environment's is another."""
     account = find_account(found.emulator)
     if account.artefacts(found.stack) != found.artefacts or bool(account.emulator) != bool(found.emulator):
         place = f"{found.region} on {found.emulator}" if found.emulator else found.region
         message = f"was made in {place}, and these credentials are of another account, region or endpoint"
-        raise PlanError([Problem(option, f'"{folder}"', message, "Choose the same account, region and endpoint.")])
-    return account
+        raise PlanError([Problem("DELETE", f'"{folder}"', message, "Choose the same account, region and endpoint.")])
+    log = RunLog(folder, account, _assumptions(find_paths(os.environ, Path.cwd()).root), found)
+    with shielded():
+        deletion = delete_everything(account, found.stack, write_out)
+    log.note(deletion=deletion, ended=found.ended or "it was killed")
+    return _conclude(log)
 
 
-def _judged(found: Rehearsal, folder: Path, account: Account) -> Rehearsal:
-    judged = found.model_copy(update={"assumptions": judge_all(found)})
-    write(folder, judged, account.number)
-    return judged
+def _assumptions(root: Path) -> dict[str, str]:
+    return read_assumptions((root / "docs/deploy.md").read_text("utf-8"))
 
 
-def _conclude(found: Rehearsal, folder: Path) -> int:
-    for each in found.assumptions:
+def _conclude(log: RunLog) -> int:
+    for each in log.found.assumptions:
         write_out(f"{each.status:<10} {each.id}: {each.observed}")
-    write_out(str(folder / REPORT))
-    return OK if found.whole and all(each.status != "refuted" for each in found.assumptions) else FAILED
-
-
-def _refuse_name(stack: str) -> None:
-    if not STACK_NAME.fullmatch(stack):
-        message = "is no name for a rehearsal's stack"
-        remedy = "Give at most 24 lower-case letters, digits and hyphens, a letter first."
-        raise PlanError([Problem("STACK", f'"{stack}"', message, remedy)])
+    write_out(str(log.folder / REPORT))
+    return OK if log.found.good else FAILED
 
 
 def _refuse_taken(account: Account, stack: str) -> None:
@@ -190,8 +140,7 @@ def _refuse_taken(account: Account, stack: str) -> None:
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        problem = Problem("YES", "nothing", "is not given, and nobody can be asked", "Give YES=1.")
-        raise PlanError([problem])
+        raise PlanError([Problem("YES", "nothing", "is not given, and nobody can be asked", "Give YES=1.")])
     return input("Type yes to go on: ").strip().lower() == "yes"
 
 
@@ -199,6 +148,13 @@ def write_out(text: str) -> None:
     """Write a line to stdout."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def _stack(text: str) -> str:
+    if not STACK_NAME.fullmatch(text):
+        message = f"{text!r} are not at most 24 lower-case letters, digits and hyphens, a letter first"
+        raise argparse.ArgumentTypeError(message)
+    return text
 
 
 def _parameter(text: str) -> tuple[str, str]:
@@ -219,23 +175,14 @@ def _dollars(text: str) -> float:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make rehearse", description=__doc__)
-    parser.add_argument("--stack", default="stepbench-rehearsal", metavar="NAME", help="of which nothing is there")
+    parser.add_argument("--stack", type=_stack, default="stepbench-rehearsal", help="of which nothing is there")
     parser.add_argument("--budget", type=_dollars, default=5.0, metavar="USD", help="upper bound, in dollars")
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="results go below it")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--emulator", default="", metavar="NAME", help="what plays AWS at AWS_ENDPOINT_URL")
-    parser.add_argument(
-        "--parameter",
-        type=_parameter,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="of the template, such as the endpoint of a server of your own; may be given again",
-    )
-    other = parser.add_mutually_exclusive_group()
-    other.add_argument("--costs", type=Path, metavar="FOLDER", help="compare a rehearsal with its bill")
-    other.add_argument("--delete", type=Path, metavar="FOLDER", help="delete what a killed rehearsal has left")
-    other.add_argument("--assumptions", action="store_true", help="print the list of docs/deploy.md")
+    helped = "of the template, as EtcdNodes=on; may be given again"
+    parser.add_argument("--parameter", type=_parameter, action="append", default=[], help=helped)
+    parser.add_argument("--delete", type=Path, metavar="FOLDER", help="delete what a killed rehearsal has left")
     return parser
 
 

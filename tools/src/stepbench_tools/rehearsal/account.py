@@ -57,10 +57,7 @@ class Account:
 
 def find_account(emulator: str) -> Account:
     """
-    Return the account of the environment's credentials, or the emulator at AWS_ENDPOINT_URL.
-
-    Args:
-        emulator: its name.
+    Return the account of the environment's credentials, or the emulator of this name at AWS_ENDPOINT_URL.
 
     Raises:
         PlanError: there is no region, or a profile sends calls to what is not AWS without saying so.
@@ -68,7 +65,7 @@ def find_account(emulator: str) -> Account:
     """
     endpoint = os.environ.get(ENDPOINT)
     session = emulator_session() if endpoint else boto3.session.Session()
-    if not session.region_name:
+    if not (region := session.region_name):
         remedy = "Set it, or a region in your profile."
         raise PlanError([Problem("AWS_DEFAULT_REGION", "nothing", "names no region", remedy)])
     sts = client(session, "sts", endpoint)
@@ -78,7 +75,6 @@ def find_account(emulator: str) -> Account:
         raise PlanError([Problem("endpoint_url", f'"{host}"', message, f"Give an emulator's address as {ENDPOINT}.")])
     number = str(sts.get_caller_identity()["Account"])
     own = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    region = {"AWS_REGION": session.region_name, "AWS_DEFAULT_REGION": session.region_name}
-    variables = emulator_account(endpoint) if endpoint else {**own, **region}
+    variables = emulator_account(endpoint) if endpoint else own | {"AWS_REGION": region, "AWS_DEFAULT_REGION": region}
     name = (emulator or f"the emulator at {ENDPOINT}") if endpoint else ""
-    return Account(number, session.region_name, name, endpoint, session, variables)
+    return Account(number, region, name, endpoint, session, variables)

@@ -1,151 +1,64 @@
-"""The smallest plans that try what is assumed of AWS, and the rounds that they are run in."""
+"""The parts of a rehearsal, by the template's parameters (`plans.yaml`), and what all of them may cost."""
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from stepbench.planning import parse_plan
-from stepbench_tools.rehearsal.budget import NETWORK_HOURLY_USD, Round
+from ruamel.yaml import YAML
+
+from stepbench.costs.prices import bill
+from stepbench.costs.standing import DEFAULT_TYPES, Deployment, standing
+from stepbench.errors import PlanError, Problem
+from stepbench.experiments.estimates import budgeted
+from stepbench.planning import expanded, parse_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepbench.contracts.plan import Plan
 
-FIRST, TRANSFERS = "s3-and-dynamodb", "transfers"
-MANY_WRITERS = 12
-RATE_PER_S, CLOCK_CHECK_RATE_PER_S = 24, 8
-"""A sandbox that writes and receives does not more."""
-WARM_UP_S, MEASURED_S, CLOCK_CHECK_S = 1, 4, 6
-STOPPED_S = 120
-"""The plan that is to be stopped would offer load for so long."""
-NEEDED_CONCURRENCY = 100
-"""Lambda keeps so many executions unreserved, and a rehearsal with a dozen writers takes some twenty."""
+FIRST, STOPPING, TRANSFERS = "s3-and-dynamodb", "stopping", "transfers"
+OVERHEAD_USD = 0.05
+"""Artefacts and their requests, controlling functions, sweeps, what deploying and deleting logs."""
+LEAST_H, MOST_H, DELETE_H = 1.0, 3.0, 1.0
+"""How long a rehearsal goes on; its deletion takes an hour more at most, by CloudFormation's own limits."""
 
 
-def first_round(*, writers: int, clock_check: bool, given: Mapping[str, Plan]) -> Round:
+def read_parts() -> dict[str, Any]:
+    """Return each part by name, in the order in which they are run: its `trials`, and the `parameters` that ask."""
+    text = files("stepbench_tools.rehearsal").joinpath("plans.yaml").read_text("utf-8")
+    parts: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    return {name: part for name, part in parts.items() if not name.startswith("_")}
+
+
+def find_plans(parameters: Mapping[str, str]) -> dict[str, Plan]:
+    """Return the plan of each part that the template's parameters ask for."""
+
+    def has(name: str, wanted: str) -> bool:
+        value = parameters.get(name, "")
+        return value == wanted or (wanted == "ANY" and value not in {"", "off"})
+
+    parts = read_parts().items()
+    asked = {name: part for name, part in parts if all(has(*each) for each in part.get("parameters", {}).items())}
+    return {name: parse_plan({"name": f"rehearse-{name}", "trials": part["trials"]}) for name, part in asked.items()}
+
+
+def budget_hours(plans: Mapping[str, Plan], parameters: Mapping[str, str], budget_usd: float) -> tuple[float, float]:
     """
-    Return the round of S3 and DynamoDB, with plans of stores whose servers were given.
+    Return how many hours the budget allows before everything is deleted, and what that may cost, deletion included.
 
-    Args:
-        writers: of the trial with many of them.
-        clock_check: whether the stack has `CheckClock`.
-        given: plans by the name of the store.
+    Prices are us-east-1's list prices.
+
+    Raises:
+        PlanError: that is less than an hour.
     """
-    trials = [trigger("s3"), operations("dynamodb")]
-    trials.append(trigger("dynamodb", name="batched", batch_size=50, batching_window_s=1))
-    if writers > 1:
-        trials.append(trigger("s3", name="writers", writers=writers))
-    if clock_check:
-        checked = _clock_checked(trigger("dynamodb", name="one-sandbox", batch_size=1, same_sandbox=True))
-        trials += [checked, _clock_checked(trigger("dynamodb", name="two-sandboxes", batch_size=1))]
-    else:
-        trials.append(trigger("dynamodb"))
-    stopped = trigger("s3", name="stopped")
-    stopped["phases"][1]["load"] = [{"rate_per_s": RATE_PER_S, "duration_s": STOPPED_S}]
-    plans = (_plan(f"rehearse-{FIRST}", trials), *given.values(), _plan("rehearse-stopping", [stopped]))
-    parameters = {"ClockCheck": "on" if clock_check else "off"}
-    return Round(FIRST, plans, parameters, to_be_stopped=1)
-
-
-def store_plan(store: str, **target: Any) -> Plan:  # noqa: ANN401 -- JSON
-    """Return the smallest plan of a store that needs a server: its trigger if it has one, and operations."""
-    pulled = [trigger(store)] if store in {"postgresql", "etcd"} else []
-    return _plan(f"rehearse-{store}", [*pulled, operations(store, **target)])
-
-
-def store_rounds() -> tuple[Round, ...]:
-    """Return a round for each store, and the load host, that the stack can make, at list prices of us-east-1."""
-    network = {"in_network": True}
-    return (
-        Round("dsql", (store_plan("dsql"),), {"Dsql": "on"}, limit_h=0.5),
-        Round(
-            "elasticache",
-            (store_plan("redis", tls=True, cluster=True),),
-            {"ElastiCache": "serverless"},
-            NETWORK_HOURLY_USD + 0.01,
-            **network,
-        ),
-        Round("cassandra", (store_plan("cassandra"),), {"CassandraNode": "on"}, NETWORK_HOURLY_USD + 0.17, **network),
-        Round(
-            "aurora",
-            (store_plan("postgresql"),),
-            {"AuroraPostgresql": "provisioned"},
-            NETWORK_HOURLY_USD + 0.26,
-            **network,
-        ),
-        Round(TRANSFERS, (_plan("rehearse-transfers", [transfers()]),), {"Efs": "on", "Fargate": "on"}, limit_h=0.5),
-        Round("etcd", (store_plan("etcd"),), {"EtcdNodes": "on"}, NETWORK_HOURLY_USD + 0.30, **network),
-        Round(
-            "load-host",
-            (_plan("rehearse-load-host", [{**trigger("s3"), "load_from": "host"}]),),
-            {"LoadHost": "on"},
-            NETWORK_HOURLY_USD + 0.69,
-            **network,
-        ),
-    )
-
-
-GIVEN = {
-    "PostgresqlEndpoint": "postgresql",
-    "EtcdEndpoint": "etcd",
-    "RedisEndpoint": "redis",
-    "CassandraEndpoint": "cassandra",
-    "DsqlEndpoints": "dsql",
-}
-"""Stores by the parameter that names a server of one's own."""
-
-
-def trigger(store: str, *, name: str | None = None, writers: int = 1, **target: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return a trial of a trigger: five seconds of load."""
-    phases = [
-        {"name": "warm-up", "measured": False, "load": [{"rate_per_s": RATE_PER_S, "duration_s": WARM_UP_S}]},
-        {"name": "measured", "load": [{"rate_per_s": RATE_PER_S, "duration_s": MEASURED_S}]},
-    ]
-    return {
-        "name": name or store,
-        "target": {"store": store, **target},
-        "phases": phases,
-        "writers": writers,
-        "drain_limit_s": 30,
-    }
-
-
-def operations(store: str, **target: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
-    """Return a trial of operations: two clients for two seconds, after one of warm-up."""
-    phases = [
-        {"name": "warm-up", "measured": False, "closed": {"clients": 2, "duration_s": 1}},
-        {"name": "steady", "closed": {"clients": 2, "duration_s": 2}},
-    ]
-    return {
-        "experiment": "operations",
-        "name": f"{store}-operations",
-        "target": {"store": store, **target},
-        "workload": {"mix": {"read": 1, "insert": 1}, "records": 20},
-        "phases": phases,
-    }
-
-
-def transfers() -> dict[str, Any]:
-    """Return a trial of transfers: four cold ones on each platform, from both sources."""
-    return {
-        "experiment": "transfer",
-        "name": "transfers",
-        "platforms": ["lambda", "fargate"],
-        "file_sizes_mib": [1, 25],
-        "choice": "each",
-        "transfers": 4,
-        "cold": "required",
-    }
-
-
-def _clock_checked(trial: dict[str, Any]) -> dict[str, Any]:
-    """Return a trial at a rate that one sandbox can write and receive."""
-    warm_up, measured = trial["phases"]
-    warm_up["load"] = [{"rate_per_s": CLOCK_CHECK_RATE_PER_S, "duration_s": WARM_UP_S}]
-    measured["load"] = [{"rate_per_s": CLOCK_CHECK_RATE_PER_S, "duration_s": CLOCK_CHECK_S}]
-    return trial
-
-
-def _plan(name: str, trials: list[dict[str, Any]]) -> Plan:
-    return parse_plan({"name": name, "trials": trials, "budget_usd": 1.0})
+    fixed_usd = OVERHEAD_USD
+    fixed_usd += sum(budgeted(trial.plan).total_usd for plan in plans.values() for trial in expanded(plan))
+    amounts = standing(Deployment(options={**DEFAULT_TYPES, **parameters})).values()
+    hour_usd = bill(*(amount for each in amounts for amount in each)).total_usd
+    if (least_usd := fixed_usd + hour_usd * (LEAST_H + DELETE_H)) > budget_usd:
+        message = f"is below the ${least_usd:.2f} that these parameters may cost in an hour and that of their deletion"
+        raise PlanError([Problem("BUDGET", f"{budget_usd:g}", message, f"Give at least {least_usd + 0.005:.2f}.")])
+    hours = min(MOST_H, (budget_usd - fixed_usd) / hour_usd - DELETE_H) if hour_usd else MOST_H
+    return hours, fixed_usd + hour_usd * (hours + DELETE_H)

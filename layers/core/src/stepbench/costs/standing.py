@@ -18,6 +18,14 @@ ETCD_NODES, ETCD_VOLUME_GB, HOST_VOLUME_GB = 3, 40, 20
 LEAST_ACU, LEAST_ELASTICACHE_GB = 0.5, 0.1
 NETWORK_ENDPOINTS, AURORA_ENDPOINTS, CASSANDRA_ENDPOINTS = 4, 1, 1
 """Interface endpoints of `stacks/network.yaml`, and those that it has for Aurora, or for Cassandra, alone."""
+DEFAULT_TYPES = {
+    "AuroraInstanceClass": "db.r6g.large",
+    "EtcdInstanceType": "m6i.large",
+    "ElastiCacheNodeType": "cache.r7g.large",
+    "CassandraInstanceType": "i4i.large",
+    "LoadHostInstanceType": "i4i.2xlarge",
+}
+"""The template's defaults."""
 _OPTIONS = {
     "postgresql": "AuroraPostgresql",
     "etcd": "EtcdNodes",
