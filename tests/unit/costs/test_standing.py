@@ -98,5 +98,5 @@ def test_options_are_read_as_the_template_writes_them() -> None:
 def test_hours_multiply() -> None:
     """A month of a host's volume is its size, again."""
     amounts = hours(standing(stack(CassandraNode="on"))["cassandra"], HOURS_PER_MONTH)
-    (volume,) = (amount.quantity for amount in amounts if amount.price.unit == "GB month")
+    (volume,) = (amount.quantity for amount in amounts if amount.price.key == "ebs_gp3")
     assert volume == pytest.approx(20)

@@ -8,7 +8,7 @@ from tests.samples.dags import DIAMOND, dataflow_trial, stage
 from stepbench.contracts.plan import TrialPlan
 from stepbench.costs import prices
 from stepbench.costs.assumptions import MOST
-from stepbench.costs.price_table import price_table, published_table
+from stepbench.costs.price_table import price_table
 from stepbench.costs.standing import Deployment
 from stepbench.experiments.dataflow.offering import dag_amounts
 from stepbench.experiments.dataflow.prices import (
@@ -92,7 +92,7 @@ def test_what_was_not_paid_is_told() -> None:
 
 def test_the_published_table_has_no_other_units() -> None:
     """A price by the thousand beside one by the piece would make one store a thousand times dearer."""
-    today, then = (table.regions["us-east-1"] for table in (price_table(), published_table()))
+    today, then = price_table().regions["us-east-1"], price_table().published
     assert {key: today[key].unit for key in then} == {key: row.unit for key, row in then.items()}
 
 

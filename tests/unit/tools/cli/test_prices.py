@@ -12,14 +12,13 @@ from tests.unit.tools.prices.test_price_list import catalogue
 
 from stepbench.costs.price_table import DEFAULT_REGION, price_table
 from stepbench_tools.cli.parser import main
-from stepbench_tools.prices.catalogue import FILTERS, find_filter
-from stepbench_tools.prices.price_list import asked_for
+from stepbench_tools.prices.price_list import asked_for, find_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-INSTANCES = [key for key in price_table().regions[DEFAULT_REGION] if ":" in key]
+KEYS = [*price_table().regions[DEFAULT_REGION]]
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def test_every_price_is_asked_for_and_written(
 ) -> None:
     """A tenth dearer each, and one instance more; the file is what the next version comes with."""
     rows = price_table().regions[DEFAULT_REGION]
-    for key in (*FILTERS, *INSTANCES):
+    for key in KEYS:
         expect(stubber, key, rows[key].usd * 1.1)
     expect(stubber, "ec2:m7g.large", 0.0816)
     path = tmp_path / "prices.json"
@@ -76,7 +75,7 @@ def test_what_aws_has_answered_is_written_and_counted(
     stubber: Stubber, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Then it stopped: the one price is new, and all others are as they were."""
-    first, second = [*FILTERS][:2]
+    first, second = KEYS[:2]
     before = price_table().regions[DEFAULT_REGION]
     expect(stubber, first, before[first].usd * 1.1)
     stubber.add_client_error("get_products", "ThrottlingException", "slow down")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
@@ -48,21 +48,21 @@ def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]
 
     from stepbench.costs.price_table import DEFAULT_REGION, price_table
     from stepbench.wire.http1.boto import bounded_client
-    from stepbench_tools.prices.catalogue import FILTERS, find_filter
-    from stepbench_tools.prices.price_list import PriceListError, refresh
+    from stepbench_tools.prices.price_list import PriceListError, asked_for, find_filter, refresh, select
 
     table = price_table()
-    unknown = [key for key in options.add if find_filter(key) is None]
-    if unknown:
+    filters = {key: find_filter(key) for key in (*table.regions[DEFAULT_REGION], *options.add)}
+    if unknown := [key for key in options.add if filters[key] is None]:
         remedy = "Name an instance as ec2:TYPE, aurora:CLASS or elasticache:TYPE, such as ec2:m7g.large."
         raise PlanError([Problem("--add", key, "is nothing that has a price here", remedy) for key in unknown])
-    instances = [key for key in table.regions[DEFAULT_REGION] if ":" in key]
-    client = bounded_client(boto3.client("pricing", region_name=API_REGION))
+    pages = bounded_client(boto3.client("pricing", region_name=API_REGION)).get_paginator("get_products")
     found: dict[str, ListedPrice] = {}
     problems: list[str] = []
-    for key in dict.fromkeys((*FILTERS, *instances, *options.add)):
+    for key, each in ((key, each) for key, each in filters.items() if each is not None):
+        asked = {"ServiceCode": each.service, "Filters": asked_for(each, options.region), "FormatVersion": "aws_v1"}
         try:
-            found[key] = listed_price(client, key, options.region)
+            documents = (document for page in pages.paginate(**asked) for document in page["PriceList"])
+            found[key] = select(key, each, options.region, documents)
         except PriceListError as error:
             problems.append(str(error))
         except (BotoCoreError, ClientError) as error:
@@ -70,27 +70,6 @@ def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]
             break
     updated, refused = refresh(table, options.region, found, datetime.now(UTC).date().isoformat())
     return updated, len(found) - len(refused), [*problems, *refused]
-
-
-def listed_price(client: Any, key: str, region: str) -> ListedPrice:  # noqa: ANN401 -- boto3 clients have no type
-    """
-    Ask AWS's price list for one price.
-
-    Raises:
-        PriceListError: the filter selects no product, or several.
-        botocore.exceptions.BotoCoreError, ClientError: AWS does not answer, or not so.
-    """
-    from stepbench_tools.prices.catalogue import find_filter
-    from stepbench_tools.prices.price_list import PriceListError, asked_for, select
-
-    found = find_filter(key)
-    if found is None:
-        message = f"{key}: there is no filter for it"
-        raise PriceListError(message)
-    pages = client.get_paginator("get_products").paginate(
-        ServiceCode=found.service, Filters=asked_for(found, region), FormatVersion="aws_v1"
-    )
-    return select(key, found, region, (document for page in pages for document in page["PriceList"]))
 
 
 def _text(table: PriceTable, region: str) -> str:

@@ -1,5 +1,5 @@
 """
-AWS's price list, read: the one product that a filter selects, and its list price.
+AWS's price list, read: the one product that a row's filter selects, and its list price.
 
 Documents are those of the Price List Query API (GetProducts), each a product with its terms; the offer files of the
 bulk API hold the same of all products. A product may be cheaper from some amount on, or free up to one: the list price
@@ -16,13 +16,11 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.costs.price_table import DEFAULT_REGION, PriceRow, PriceTable
+from stepbench.costs.price_table import DEFAULT_REGION, PriceFilter, PriceRow, PriceTable, price_table
 from stepbench.errors import StepbenchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from stepbench_tools.prices.catalogue import PriceFilter
 
 _REGION_CODE = r"(?:(?!IA-)[A-Z]{2,4}[0-9]{0,2}-)?"
 """What stands before usage types: `EUC1-`, `USE1-`, nothing; not `Global-`, what is free everywhere, nor `IA-`."""
@@ -41,12 +39,28 @@ class ListedPrice(NamedTuple):
     sku: str
     usd: float
     unit: str
-    effective: str
+
+
+_INSTANCES = {
+    "ec2": ("AmazonEC2", "BoxUsage:*", {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA"}),
+    "aurora": ("AmazonRDS", "InstanceUsage:*", {"databaseEngine": "Aurora PostgreSQL"}),
+    "elasticache": ("AmazonElastiCache", "NodeUsage:*", {"cacheEngine": "Valkey"}),
+}
+
+
+def find_filter(key: str) -> PriceFilter | None:
+    """Return the filter of a key; of an instance (`ec2:m6g.xlarge`) one with its type; None for no key of ours."""
+    name, _, type_ = key.partition(":")
+    if name in _INSTANCES and type_:
+        service, usage, attributes = _INSTANCES[name]
+        return PriceFilter(service=service, usages=(usage,), attributes={"instanceType": type_, **attributes})
+    row = price_table().regions[DEFAULT_REGION].get(key)
+    return row.asked if row else None
 
 
 def asked_for(found: PriceFilter, region: str) -> list[dict[str, str]]:
     """Return the `Filters` of GetProducts: what it can compare, which is equality."""
-    fields = {"regionCode": region, **dict(found.attributes)}
+    fields = {"regionCode": region, **found.attributes}
     return [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in fields.items()]
 
 
@@ -60,7 +74,7 @@ def select(key: str, found: PriceFilter, region: str, documents: Iterable[str]) 
     products = [json.loads(document) for document in documents]
     matching = [product for product in products if _matches(product["product"]["attributes"], found, region)]
     if len(matching) > 1:  # us-east-1 has some of its oldest usage types twice: with its code before it, and without
-        bare = [each for each in matching if _usage(each) in {found.usage, *found.other_usages}]
+        bare = [each for each in matching if _usage(each) in found.usages]
         matching = bare or matching
     if len(matching) != 1:
         skus = ", ".join(f"{each['product']['sku']} ({_usage(each)})" for each in matching)
@@ -76,9 +90,9 @@ def _usage(document: Mapping[str, Any]) -> str:
 def _matches(attributes: Mapping[str, str], found: PriceFilter, region: str) -> bool:
     usage = re.sub(f"^{_REGION_CODE}", "", attributes.get("usagetype", ""))
     names = (attributes.get("usagetype", ""), usage)
-    if not any(fnmatchcase(name, wanted) for name in names for wanted in (found.usage, *found.other_usages)):
+    if not any(fnmatchcase(name, wanted) for name in names for wanted in found.usages):
         return False
-    wanted_attributes = {"regionCode": region, **dict(found.attributes)}
+    wanted_attributes = {"regionCode": region, **found.attributes}
     return all(attributes.get(name) == value for name, value in wanted_attributes.items())
 
 
@@ -86,7 +100,7 @@ def _listed(key: str, document: Mapping[str, Any]) -> ListedPrice:
     sku = str(document["product"]["sku"])
     terms = document.get("terms", {}).get("OnDemand", {}).values()
     tiers = [
-        (float(each.get("beginRange", 0)), float(each["pricePerUnit"].get("USD", 0)), each["unit"], term)
+        (float(each.get("beginRange", 0)), float(each["pricePerUnit"].get("USD", 0)), str(each["unit"]))
         for term in terms
         for each in term["priceDimensions"].values()
     ]
@@ -94,8 +108,8 @@ def _listed(key: str, document: Mapping[str, Any]) -> ListedPrice:
     if not paid:
         message = f"{key}: product {sku} has no price on demand in US dollars"
         raise PriceListError(message)
-    _, usd, unit, term = min(paid, key=lambda tier: tier[0])
-    return ListedPrice(sku, usd, str(unit), str(term.get("effectiveDate", "")))
+    _, usd, unit = min(paid)
+    return ListedPrice(sku, usd, unit)
 
 
 def refresh(
@@ -111,15 +125,16 @@ def refresh(
         date: of today.
     """
     rows, refused = dict(table.regions.get(region, {})), list[str]()
-    units = {key: row.unit for key, row in table.regions[DEFAULT_REGION].items()}
     for key, listed in found.items():
-        before = rows.get(key) or table.regions[DEFAULT_REGION].get(key)  # regions' prices differ by far less
+        default = table.regions[DEFAULT_REGION].get(key)
+        before = rows.get(key) or default  # regions' prices differ by far less
         if before and not before.usd / MOST_CHANGE <= listed.usd <= before.usd * MOST_CHANGE:
             refused.append(
                 f"{key}: {listed.usd:.12g} per {listed.unit} (SKU {listed.sku}) cannot be what was {before.usd:.12g}"
             )
             continue
+        asked, unit = rows[key].asked if key in rows else None, default.unit if default else "hour"
         rows[key] = PriceRow(
-            usd=listed.usd, unit=units.get(key, "hour"), date=date, source=SOURCE, confirmed=True, sku=listed.sku
+            usd=listed.usd, unit=unit, date=date, source=SOURCE, confirmed=True, sku=listed.sku, asked=asked
         )
-    return PriceTable(regions={**table.regions, region: rows}), refused
+    return table.model_copy(update={"regions": {**table.regions, region: rows}}), refused

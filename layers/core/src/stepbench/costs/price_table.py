@@ -2,8 +2,8 @@
 List prices without free tiers, in US dollars, by region: `prices.json`, which `stepbench prices --refresh` writes.
 
 Each has the day on which its source was read. What no source could be found for is not confirmed: it is the price as it
-is remembered, and the table says so. Beside it stands `prices-2022-11.json`, with what published results of dataflows
-were computed by.
+is remembered, and the table says so. Those of November 2022, by which published results of dataflows were computed,
+stand beside today's.
 """
 
 from __future__ import annotations
@@ -11,15 +11,38 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import Field
 
 from stepbench.contracts.base import Contract
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DEFAULT_REGION = "us-east-1"
 
 
+class PriceFilter(Contract):
+    """
+    What tells a product of AWS's price list from all others of its service and region.
+
+    service: the service code of the Price List API. usages: usage types, without the region's code before it; the first
+    is the usual one, some regions have others; `*` at the end stands for anything. attributes: further ones, by their
+    names in the API, where usage types are shared.
+    """
+
+    service: str
+    usages: tuple[str, ...]
+    attributes: dict[str, str] = Field(default={})
+
+
 class PriceRow(Contract):
-    """The price of one unit. `sku`: the price list's number of the product, where it was read there."""
+    """
+    The price of one unit.
+
+    sku: the price list's number of the product, where it was read there. asked: by which it is found there.
+    """
 
     usd: float
     unit: str
@@ -27,29 +50,33 @@ class PriceRow(Contract):
     source: str
     confirmed: bool
     sku: str = ""
+    asked: PriceFilter | None = None
 
 
 class PriceTable(Contract):
-    """Prices by region and key."""
+    """Prices by region and key; `published`: those of November 2022, of us-east-1."""
 
     regions: dict[str, dict[str, PriceRow]]
+    published: dict[str, PriceRow] = Field(default={})
 
     def to_json(self) -> str:
         """Return the file's text: a row a line, so that a refresh shows as such."""
-        regions = []
-        for region, rows in sorted(self.regions.items()):
-            lines = [
-                f"      {json.dumps(key)}: {json.dumps(row.model_dump(exclude_defaults=True))}"
-                for key, row in sorted(rows.items())
-            ]
-            regions.append(f"    {json.dumps(region)}: {{\n" + ",\n".join(lines) + "\n    }")
-        return '{\n  "regions": {\n' + ",\n".join(regions) + "\n  }\n}\n"
+        regions = (f"    {json.dumps(region)}: {_rows(rows, 6)}" for region, rows in sorted(self.regions.items()))
+        return '{\n  "regions": {\n' + ",\n".join(regions) + f'\n  }},\n  "published": {_rows(self.published, 4)}\n}}\n'
+
+
+def _rows(rows: Mapping[str, PriceRow], indent: int) -> str:
+    lines = (
+        f"{json.dumps(key)}: {json.dumps(row.model_dump(exclude_defaults=True))}" for key, row in sorted(rows.items())
+    )
+    return "{\n" + ",\n".join(" " * indent + line for line in lines) + "\n" + " " * (indent - 2) + "}"
 
 
 class Quote(NamedTuple):
-    """A price, and the region that it is of: us-east-1 where the table has none of the region asked for."""
+    """A price, its unit, and the region that it is of: us-east-1 where the table has none of the region asked for."""
 
     usd: float
+    unit: str
     region: str
 
 
@@ -59,18 +86,12 @@ def price_table() -> PriceTable:
     return PriceTable.model_validate_json(files("stepbench.costs").joinpath("prices.json").read_bytes())
 
 
-@cache
-def published_table() -> PriceTable:
-    """Return the prices of November 2022, by which the source of the experiment `dataflow` has computed."""
-    return PriceTable.model_validate_json(files("stepbench.costs").joinpath("prices-2022-11.json").read_bytes())
-
-
-def find_price(key: str, region: str = DEFAULT_REGION, table: PriceTable | None = None) -> Quote | None:
-    """Return the price of a key in a region, by this table or today's; None where neither it nor us-east-1 has one."""
-    for place in (region, DEFAULT_REGION):
-        if (row := (table or price_table()).regions.get(place, {}).get(key)) is not None:
-            return Quote(row.usd, place)
-    return None
+def find_price(key: str, region: str = DEFAULT_REGION, *, published: bool = False) -> Quote | None:
+    """Return the price of a key in a region, or that of November 2022; None where neither it nor us-east-1 has one."""
+    table = price_table()
+    places = [(DEFAULT_REGION, table.published)] if published else []
+    places += [(place, table.regions.get(place, {})) for place in (region, DEFAULT_REGION)]
+    return next((Quote(rows[key].usd, rows[key].unit, place) for place, rows in places if key in rows), None)
 
 
 def table_date(region: str = DEFAULT_REGION) -> str:

@@ -19,54 +19,53 @@ if TYPE_CHECKING:
 
 
 class Price(NamedTuple):
-    """What is billed by the unit; `key` is its name in the price table."""
+    """What is billed by the unit; `key` is its name in the price table, which has the unit."""
 
     key: str
     item: str
-    unit: str
     part: Part
 
 
-S3_PUT = Price("s3_put", "S3 PUT requests", "request", "store")
-DYNAMODB_WRITE = Price("dynamodb_write", "DynamoDB on-demand writes", "1 KB write unit", "store")
-DYNAMODB_TARGET_READ = Price("dynamodb_read", "DynamoDB on-demand reads", "4 KB read unit", "store")
-DYNAMODB_PROVISIONED_WRITE = Price("dynamodb_write_hour", "DynamoDB provisioned write capacity", "unit hour", "store")
-DYNAMODB_PROVISIONED_READ = Price("dynamodb_read_hour", "DynamoDB provisioned read capacity", "unit hour", "store")
-DYNAMODB_WARM_WRITE = Price("dynamodb_write_hour", "DynamoDB warm throughput (writes)", "unit hour", "store")
-DYNAMODB_READ = Price("dynamodb_read", "Results table reads", "4 KB read unit", "records")
-RESULTS_WRITE = Price("dynamodb_write", "Results table writes", "1 KB write unit", "records")
-RESULTS_STORED = Price("dynamodb_storage", "Results table storage", "GB month", "records")
-RESULTS_PUT = Price("s3_put", "Results bucket PUT requests", "request", "records")
-BUCKET_STORED = Price("s3_storage", "Results bucket storage", "GB month", "records")
-AURORA_IO = Price("aurora_io", "Aurora I/O requests", "request", "store")
-DSQL_DPU = Price("dsql_dpu", "Aurora DSQL activity", "DPU", "store")
-ELASTICACHE_ECPU = Price("elasticache_ecpu", "ElastiCache Serverless (Valkey) processing", "ECPU", "store")
-LAMBDA_REQUEST = Price("lambda_request", "Lambda requests", "request", "control")
-LAMBDA_GB_S = Price("lambda_gb_s", "Lambda duration (x86)", "GB-second", "control")
-LAMBDA_ARM_GB_S = Price("lambda_arm_gb_s", "Lambda duration (arm64)", "GB-second", "control")
-LOAD_QUEUE = Price("sqs_fifo", "SQS FIFO requests", "request", "load")
-STATE_TRANSITION = Price("state_transition", "Step Functions state transitions", "transition", "control")
-LOGS_GB = Price("logs_ingestion", "CloudWatch Logs ingestion", "GB", "records")
-LOGS_STORED = Price("logs_storage", "CloudWatch Logs storage", "GB month", "records")
-S3_GET = Price("s3_get", "S3 GET requests", "request", "store")
-EFS_READ = Price("efs_read", "EFS elastic throughput, read", "GB", "store")
-EFS_WRITE = Price("efs_write", "EFS elastic throughput, written", "GB", "store")
-TASK_ADDRESS_HOUR = Price("public_ipv4", "Public IPv4 addresses of tasks", "hour", "load")
-FARGATE_VCPU_HOUR = Price("fargate_vcpu_hour", "Fargate vCPU (x86)", "vCPU hour", "load")
-FARGATE_GB_HOUR = Price("fargate_gb_hour", "Fargate memory (x86)", "GB hour", "load")
+S3_PUT = Price("s3_put", "S3 PUT requests", "store")
+DYNAMODB_WRITE = Price("dynamodb_write", "DynamoDB on-demand writes", "store")
+DYNAMODB_TARGET_READ = Price("dynamodb_read", "DynamoDB on-demand reads", "store")
+DYNAMODB_PROVISIONED_WRITE = Price("dynamodb_write_hour", "DynamoDB provisioned write capacity", "store")
+DYNAMODB_PROVISIONED_READ = Price("dynamodb_read_hour", "DynamoDB provisioned read capacity", "store")
+DYNAMODB_WARM_WRITE = Price("dynamodb_write_hour", "DynamoDB warm throughput (writes)", "store")
+DYNAMODB_READ = Price("dynamodb_read", "Results table reads", "records")
+RESULTS_WRITE = Price("dynamodb_write", "Results table writes", "records")
+RESULTS_STORED = Price("dynamodb_storage", "Results table storage", "records")
+RESULTS_PUT = Price("s3_put", "Results bucket PUT requests", "records")
+BUCKET_STORED = Price("s3_storage", "Results bucket storage", "records")
+AURORA_IO = Price("aurora_io", "Aurora I/O requests", "store")
+DSQL_DPU = Price("dsql_dpu", "Aurora DSQL activity", "store")
+ELASTICACHE_ECPU = Price("elasticache_ecpu", "ElastiCache Serverless (Valkey) processing", "store")
+LAMBDA_REQUEST = Price("lambda_request", "Lambda requests", "control")
+LAMBDA_GB_S = Price("lambda_gb_s", "Lambda duration (x86)", "control")
+LAMBDA_ARM_GB_S = Price("lambda_arm_gb_s", "Lambda duration (arm64)", "control")
+LOAD_QUEUE = Price("sqs_fifo", "SQS FIFO requests", "load")
+STATE_TRANSITION = Price("state_transition", "Step Functions state transitions", "control")
+LOGS_GB = Price("logs_ingestion", "CloudWatch Logs ingestion", "records")
+LOGS_STORED = Price("logs_storage", "CloudWatch Logs storage", "records")
+S3_GET = Price("s3_get", "S3 GET requests", "store")
+EFS_READ = Price("efs_read", "EFS elastic throughput, read", "store")
+EFS_WRITE = Price("efs_write", "EFS elastic throughput, written", "store")
+TASK_ADDRESS_HOUR = Price("public_ipv4", "Public IPv4 addresses of tasks", "load")
+FARGATE_VCPU_HOUR = Price("fargate_vcpu_hour", "Fargate vCPU (x86)", "load")
+FARGATE_GB_HOUR = Price("fargate_gb_hour", "Fargate memory (x86)", "load")
 
-ACU_HOUR = Price("aurora_acu_hour", "Aurora Serverless v2 capacity", "ACU hour", "store")
-ELASTICACHE_GB_HOUR = Price("elasticache_gb_hour", "ElastiCache Serverless (Valkey) data", "GB hour", "store")
-VOLUME_GB_MONTH = Price("ebs_gp3", "EBS volumes (gp3)", "GB month", "store")
-ADDRESS_HOUR = Price("public_ipv4", "Public IPv4 addresses", "hour", "store")
-ENDPOINT_HOUR = Price("vpc_endpoint", "VPC interface endpoints", "hour", "store")
-EFS_GB_MONTH = Price("efs_storage", "EFS storage (Standard)", "GB month", "store")
-SECRET_MONTH = Price("secret", "Secrets Manager secrets", "secret month", "store")
+ACU_HOUR = Price("aurora_acu_hour", "Aurora Serverless v2 capacity", "store")
+ELASTICACHE_GB_HOUR = Price("elasticache_gb_hour", "ElastiCache Serverless (Valkey) data", "store")
+VOLUME_GB_MONTH = Price("ebs_gp3", "EBS volumes (gp3)", "store")
+ADDRESS_HOUR = Price("public_ipv4", "Public IPv4 addresses", "store")
+ENDPOINT_HOUR = Price("vpc_endpoint", "VPC interface endpoints", "store")
+EFS_GB_MONTH = Price("efs_storage", "EFS storage (Standard)", "store")
+SECRET_MONTH = Price("secret", "Secrets Manager secrets", "store")
 
 
 def instance(service: str, type_: str, part: Part = "store") -> Price:
     """Return the hour of an instance: of `ec2`, `aurora` or `elasticache`."""
-    return Price(f"{service}:{type_}", f"{type_} ({_SERVICES[service]})", "hour", part)
+    return Price(f"{service}:{type_}", f"{type_} ({_SERVICES[service]})", part)
 
 
 _SERVICES = {"ec2": "EC2", "aurora": "Aurora PostgreSQL", "elasticache": "ElastiCache for Valkey"}
@@ -121,7 +120,7 @@ def bill(*amounts: Amount, region: str = DEFAULT_REGION) -> CostEstimate:
             CostItem(
                 part=price.part,
                 item=price.item,
-                unit=price.unit,
+                unit=row.unit,
                 quantity=quantity,
                 unit_price_usd=row.usd,
                 usd=quantity * row.usd,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.costs import prices
-from stepbench.costs.price_table import DEFAULT_REGION, describe_prices, find_price, published_table
+from stepbench.costs.price_table import DEFAULT_REGION, describe_prices, find_price
 from stepbench.costs.prices import HOURS_PER_MONTH, Amount, instance, line
 from stepbench.costs.redis import ECPU_BYTES
 from stepbench.costs.standing import HOST_VOLUME_GB, standing
@@ -19,7 +19,6 @@ from stepbench.costs.standing import HOST_VOLUME_GB, standing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from stepbench.costs.price_table import PriceTable
     from stepbench.costs.standing import Deployment
 
 TASK_MEMORY_MB, END_MEMORY_MB = 1_769, 1_024
@@ -86,8 +85,7 @@ def window_costs(use: WindowUse, store: str, deployment: Deployment, *, own_serv
     paid = deployment.stands(store) and not own_server
     amounts = standing(deployment)[store] if paid else tuple(_published(store))
     modelled = _modelled(store, deployment, paid=paid, own_server=own_server)
-    for name, table in _tables(deployment.region):
-        priced = _Prices(deployment.region if table is None else DEFAULT_REGION, table)
+    for name, priced in _tables(deployment.region):
         per_hour = priced.usd(amounts)
         for idle in (False, True):
             hours = (use.whole_s if idle else use.busy_s) / 3_600 / len(use.executions)
@@ -100,23 +98,20 @@ def window_costs(use: WindowUse, store: str, deployment: Deployment, *, own_serv
 
 
 class _Prices(NamedTuple):
-    """The prices of one region by one table; None is today's."""
+    """The prices of one region, or those of November 2022 and, where there is none, of today."""
 
     region: str
-    table: PriceTable | None
+    published: bool = False
 
     def usd(self, amounts: Iterable[Amount]) -> float:
-        """Price amounts; those of which the older table has none by today's."""
-        return sum(amount.quantity * self._of(amount.price.key) for amount in amounts)
-
-    def _of(self, key: str) -> float:
-        found = find_price(key, self.region, self.table) or find_price(key, self.region)
-        return 0.0 if found is None else found.usd
+        """Price amounts."""
+        found = ((each.quantity, find_price(each.price.key, self.region, published=self.published)) for each in amounts)
+        return sum(quantity * quote.usd for quantity, quote in found if quote is not None)
 
 
-def _tables(region: str) -> Iterator[tuple[str, PriceTable | None]]:
-    yield describe_prices(region), None
-    yield f"{DEFAULT_REGION}, November 2022", published_table()
+def _tables(region: str) -> Iterator[tuple[str, _Prices]]:
+    yield describe_prices(region), _Prices(region)
+    yield f"{DEFAULT_REGION}, November 2022", _Prices(DEFAULT_REGION, published=True)
 
 
 def _modelled(store: str, deployment: Deployment, *, paid: bool, own_server: bool) -> str:
