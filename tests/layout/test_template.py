@@ -118,6 +118,27 @@ DEPLOY = (ROOT / "docs/deploy.md").read_text("utf-8")
 FUNCTIONS = {name.removesuffix("Function"): body for name, body in _of_type("Serverless::Function").items()}
 
 
+def test_the_template_reads_as_a_run_goes() -> None:
+    """Who looks for a state's function goes through the file as the machines do; what they call stands before them."""
+    called = []
+    for machine in MACHINES:
+        text = (ROOT / f"statemachines/{machine}.asl.json").read_text("utf-8")
+        called += [f"{name}Function" for name in dict.fromkeys(re.findall(r"\$\{(\w+)FunctionArn\}", text))]
+    machines = [f"{machine.title()}StateMachine" for machine in MACHINES]
+    entries = ["ReceiveEventsFunction", "SweepTargetsFunction", "Schedule", "HttpApiFunction", "NetworkStack"]
+    expected = ["ResultsTable", "CoreLayer", "ReadTrialPolicy", *called, *machines, *entries]
+    assert [name for name in TEMPLATE["Resources"] if name in expected] == expected
+    assert len((ROOT / "template.yaml").read_text("utf-8").splitlines()) <= 1_800
+
+
+def test_an_update_finds_what_holds_data() -> None:
+    """Under another id, or in another stack, it would be made anew, empty; with a name of its own it could not be."""
+    kinds = {"AWS::DynamoDB::Table": "TableName", "AWS::S3::Bucket": "BucketName"}
+    holding = {name: body for name, body in TEMPLATE["Resources"].items() if body["Type"] in kinds}
+    assert holding.keys() == {"ResultsTable", "RunsTable", "ResultsBucket", "FilesBucket", "TargetBucket"}
+    assert [name for name, body in holding.items() if kinds[body["Type"]] in body["Properties"]] == []
+
+
 def test_there_is_a_function_for_each_handler_and_no_other() -> None:
     """
     Log groups, policies and the receiver's address are made of their names, which are those of the states.
