@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,11 +19,13 @@ from tests.unit.api.conftest import ANNA, BERT, MACHINE, Answer, Api
 from stepbench.api.callers import Caller
 from stepbench.api.runs import submit
 from stepbench.contracts.api import ProblemDetails, RunList, RunView
+from stepbench.contracts.run_tasks import ValidatePlanInput
 from stepbench.contracts.runs import QueueEntry, RunRequest
-from stepbench.errors import MOST_PROBLEMS
+from stepbench.errors import MOST_PROBLEMS, PlanError
 from stepbench.planning import find_plan
 from stepbench.planning.reading import MAX_PLAN_BYTES
 from stepbench.records.storage import layout
+from stepbench.stages.validate_plan import validate_plan
 
 PRESET = "quick-unloaded-s3"
 
@@ -63,6 +67,44 @@ def test_a_preset_is_changed_by_path(api: Api) -> None:
 def test_a_plan_of_ones_own_is_as_good_as_a_preset(api: Api) -> None:
     """It is the same document."""
     assert api.call("POST", "/runs", {"plan": json.loads(find_plan(PRESET))}).status == 202
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "no server": {"plan": "quick-dataflow"},
+    "an address": {"plan": PRESET, "set": {"trials[0].target.endpoint": "http://s3.example.com"}},
+    "its own budget": {"plan": PRESET, "set": {"budget_usd": 1e-9}},
+    "the account's sandboxes": {
+        "plan": PRESET,
+        "set": {"trials[0].writers": 900, "trials[0].phases[1].load[0].count": 90_000, "budget_usd": 99},
+    },
+    "a change that leads nowhere": {"plan": PRESET, "set": {"trials[7].writers": 1}},
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_the_api_and_the_machine_refuse_a_plan_alike(api: Api, why: str) -> None:
+    """A plan that one takes and the other refuses would be a run that ends as soon as it has begun."""
+    answer = problem(api.call("POST", "/runs", REFUSED[why]), 422, "refused")
+    task = {"plan": REFUSED[why], "run_id": "run-1", "started_at": "2026-01-02T03:04:05Z"}
+    with pytest.raises(PlanError) as refused:
+        validate_plan(ValidatePlanInput.model_validate(task), api.memory.services)
+    assert [each.model_dump() for each in answer.problems] == [each._asdict() for each in refused.value.problems]
+
+
+def test_a_plan_is_read_and_expanded_once(api: Api) -> None:
+    """It was expanded eight times: for each rule, and each number of the answer."""
+    calls: Counter[str] = Counter()
+    sys.setprofile(lambda frame, event, _: calls.update([frame.f_code.co_name] if event == "call" else []))
+    try:
+        start(api)
+    finally:
+        sys.setprofile(None)
+    assert {name: calls[name] for name in ("requested_plan", "parse_expanded", "expanded", "budgeted")} == {
+        "requested_plan": 1,
+        "parse_expanded": 1,
+        "expanded": 1,
+        "budgeted": 1,
+    }
 
 
 def test_a_plan_of_endlessly_many_mistakes_is_answered(api: Api) -> None:

@@ -47,4 +47,4 @@ def test_no_preset_is_refused_in_any_region() -> None:
     dags = [plan for plan in plans if any(trial.plan.experiment == "dataflow" for trial in expanded(plan))]
     assert len(dags) >= 8
     for plan in dags:
-        assert list(orchestration_problems(plan, default_buckets("eu-central-1"))) == []
+        assert list(orchestration_problems(expanded(plan), default_buckets("eu-central-1"))) == []

@@ -8,9 +8,9 @@ import pytest
 from tests.samples.dags import dataflow_trial
 from tests.samples.tuning import CACHED, model
 
-from stepbench.errors import PlanError
-from stepbench.planning import check_models, parse_plan
-from stepbench.tuning.models import find_model
+from stepbench.errors import PlanError, raise_problems
+from stepbench.planning import parse_plan
+from stepbench.tuning.models import find_model, model_problems
 
 
 def test_a_model_that_comes_along_is_taken_as_it_is() -> None:
@@ -32,4 +32,4 @@ def test_a_run_whose_model_does_not_ship_is_refused_before_anything_is_made() ->
         trial = dataflow_trial(target={"store": "cassandra", "tuning": tuning})
         plan = parse_plan({"name": "plan", "trials": [trial]})
         with pytest.raises(PlanError, match="elsewhere") if refused else nullcontext():
-            check_models(plan)
+            raise_problems(model_problems(plan))

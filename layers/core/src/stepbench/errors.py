@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 class StepbenchError(Exception):
@@ -174,6 +174,12 @@ class PlanError(StepbenchError):
         if (kept := shortened(text)) != text:
             text = f"{kept.rpartition(chr(10))[0] or kept}\nand more: {len(problems):,} problems in all"
         super().__init__(text)
+
+
+def raise_problems(problems: Iterable[Problem]) -> None:
+    """Raise PlanError with problems, each once, however often a trial is repeated; nothing if there are none."""
+    if found := tuple(dict.fromkeys(problems)):
+        raise PlanError(found)
 
 
 class RunFailedError(StepbenchError):

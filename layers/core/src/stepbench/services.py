@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,6 +48,10 @@ class Services:
     clock: Clock
     aws: Callable[[str], Any]
     register: RunRegister
+
+    def now(self) -> datetime:
+        """Return the time of the clock."""
+        return datetime.fromtimestamp(self.clock.now_ns() / 1e9, UTC)
 
     def trial(self, ref: TrialRef) -> TrialSpec:
         """Return the trial's stored specification."""

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepbench.errors import PlanError, Problem
+from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench_tools.cli.streams import messages
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ def read_plans(names: Sequence[str], changes: Changes | None = None) -> list[Pla
         except PlanError as error:
             prefix = f"{name}: " if len(names) > 1 else ""
             problems.extend(each._replace(path=f"{prefix}{each.path}") for each in error.problems)
-    if problems:
-        raise PlanError(problems)
+    raise_problems(problems)
     return plans
 
 
@@ -62,10 +61,11 @@ def require_one_stdin(names: Sequence[str]) -> None:
 
 def read_plan(name: str, changes: Changes | None = None) -> Plan:
     """Return a valid plan within its budget, whose models ship; raises PlanError for any other."""
-    from stepbench.planning import check_budget, check_models
+    from stepbench.planning import check_budget
+    from stepbench.tuning.models import model_problems
 
     plan = read_any_plan(name, changes)
-    check_models(plan)
+    raise_problems(model_problems(plan))
     check_budget(plan)
     return plan
 

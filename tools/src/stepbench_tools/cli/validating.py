@@ -46,13 +46,14 @@ def validate(options: argparse.Namespace) -> int:
 
 
 def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
-    from stepbench.planning import check_budget, check_models, expanded, refuse_on_emulator
+    from stepbench.planning import check_budget, expanded, refuse_on_emulator
+    from stepbench.tuning.models import model_problems
 
     try:
         plan = read_any_plan(name, changes)
     except PlanError as error:
         return _Checked(name, error.problems)
-    problems = _problems(lambda: check_models(plan)) + _problems(lambda: check_budget(plan))
+    problems = (*model_problems(plan), *_problems(lambda: check_budget(plan)))
     if remote:
         return _Checked(name, problems, plan)
     from stepbench_tools.local.store_list import skip_reasons

@@ -8,46 +8,45 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.api import PlanInfo, PlanList, Validation
 from stepbench.errors import PlanError
-from stepbench.experiments.estimates import estimate
-from stepbench.planning import expanded, parse_plan, questions
+from stepbench.planning import questions
+from stepbench.planning.admission import admitted, check_plan
 from stepbench.planning.presets import find_preset
-from stepbench.planning.requests import requested_plan
-from stepbench.planning.wall_time import AWS, LOCAL, offered_load_s, run_s
-from stepbench.stages.validate_plan import check_against_stack
+from stepbench.planning.reading import parse_expanded
+from stepbench.planning.wall_time import expected
 
 if TYPE_CHECKING:
-    from stepbench.contracts.plan import AnyTrial, Plan
+    from stepbench.contracts.plan import Plan
     from stepbench.contracts.runs import RunRequest
-    from stepbench.planning.wall_time import Overheads
+    from stepbench.planning import Expanded
     from stepbench.settings import Settings
 
 
 @lru_cache(maxsize=2)
 def list_presets(settings: Settings) -> PlanList:
     """Return all presets, by the order of their questions; of each that this stack does not run, why."""
-    found, overheads = [], LOCAL if settings.emulator else AWS
+    found = []
     for question in questions():
         for name in question.presets:
-            plan = parse_plan(find_preset(name))
-            trials = _trials(plan)
+            plan, trials = parse_expanded(find_preset(name))
+            known = expected([trial.plan for trial in trials], settings)
             found.append(
                 PlanInfo(
                     name=name,
                     question=question.question,
-                    trials=len(trials),
-                    events=sum(trial.events for trial in trials),
-                    expected_s=run_s(trials, overheads),
-                    estimate_usd=_usd(trials, overheads),
-                    refused=_refusal(plan, settings),
+                    trials=known.trials,
+                    events=known.events,
+                    expected_s=known.expected_s,
+                    estimate_usd=known.estimate_usd,
+                    refused=_refusal(plan, trials, settings),
                 )
             )
     return PlanList(plans=tuple(found))
 
 
-def _refusal(plan: Plan, settings: Settings) -> str:
+def _refusal(plan: Plan, trials: tuple[Expanded, ...], settings: Settings) -> str:
     """Return why a stack does not run a plan, as its first problem has it; empty where it does."""
     try:
-        check_against_stack(plan, settings)
+        check_plan(plan, trials, settings)
     except PlanError as error:
         return f"{error.problems[0].path} {error.problems[0].message}"
     return ""
@@ -66,23 +65,6 @@ def validate(request: RunRequest, settings: Settings) -> Validation:
     Raises:
         PlanError: it is refused; with every problem.
     """
-    plan = requested_plan(request)
-    check_against_stack(plan, settings)
-    trials, overheads = _trials(plan), LOCAL if settings.emulator else AWS
-    return Validation(
-        plan=plan.name,
-        trials=len(trials),
-        events=sum(trial.events for trial in trials),
-        load_s=sum(offered_load_s(trial, overheads) for trial in trials),
-        expected_s=run_s(trials, overheads),
-        estimate_usd=_usd(trials, overheads),
-        budget_usd=plan.budget_usd,
-    )
-
-
-def _trials(plan: Plan) -> list[AnyTrial]:
-    return [trial.plan for trial in expanded(plan)]
-
-
-def _usd(trials: list[AnyTrial], overheads: Overheads) -> float:
-    return sum(estimate(trial, overheads.assumed).total_usd for trial in trials)
+    found = admitted(request, settings)
+    known = expected([trial.plan for trial in found.trials], settings)
+    return Validation(plan=found.plan.name, budget_usd=found.plan.budget_usd, **known._asdict())

@@ -9,7 +9,7 @@ from stepbench.contracts.api import Progress
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.planning import expand
-from stepbench.planning.wall_time import AWS, LOCAL
+from stepbench.planning.wall_time import overheads_of
 from stepbench.progress import (
     WRITER,
     PhaseStart,
@@ -47,7 +47,7 @@ def read_progress(run: RunRecord, services: Services) -> Progress | None:
     beats = services.table.beats(lease.tag) if lease else {}
     snapshot = _snapshot(run, specs, lease, beats, services)
     seen = arrivals(snapshot)
-    overheads = LOCAL if services.settings.emulator else AWS
+    overheads = overheads_of(services.settings)
     trial = None if snapshot.trial is None else specs[snapshot.trial]
     return Progress(
         activity=activity(snapshot),

@@ -15,16 +15,14 @@ from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.api.run_progress import read_progress
 from stepbench.contracts.api import Download, Links, QueuePlace, RunList, RunView, WaitedFor
 from stepbench.contracts.dashboard import QueuedRun
-from stepbench.contracts.runs import DEFAULT_TEAM
+from stepbench.contracts.runs import DEFAULT_TEAM, MAX_CAUSE_CHARS
+from stepbench.planning.admission import run_record
 from stepbench.planning.queue import ahead_of, expected_starts
 from stepbench.planning.reading import check_size
-from stepbench.planning.requests import requested_plan
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunQuery
-from stepbench.stages.guards import check_baseline, check_quotas, enter_run
+from stepbench.stages.guards import admit, enter_run
 from stepbench.stages.turns import execution_arn
-from stepbench.stages.turns import now as _now
-from stepbench.stages.validate_plan import MAX_CAUSE_CHARS, check_against_stack, run_record
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -58,14 +56,10 @@ def submit(request: RunRequest, key: str, caller: Caller, services: Services) ->
     """
     request = request.model_copy(update={"team": caller.team, "caller": caller.identity, "source": "api"})
     check_size(len(_document(request).encode()))  # written anew, it may be longer than it was sent
-    plan = requested_plan(request)
-    check_against_stack(plan, services.settings)
-    check_quotas(plan, services)
-    check_baseline(request, plan.name, services)
-    now = _now(services)
-    run_id = _run_id(plan.name, key, caller, now)
+    found, now = admit(request, services), services.now()
+    run_id = _run_id(found.plan.name, key, caller, now)
     digest = hashlib.sha256(_document(request.model_copy(update={"caller": ""})).encode()).hexdigest()
-    record = run_record(run_id, request, plan, now, services.settings).model_copy(update={"digest": digest})
+    record = run_record(run_id, request, found, now, services.settings).model_copy(update={"digest": digest})
     if not enter_run(record, services):
         record = _known(run_id, digest, services)
     if record.state == "submitted":
@@ -211,7 +205,7 @@ def download(run: RunRecord, document: str, trial: int, services: Services) -> D
         message = f"run {run.run_id} has no {document}{'' if run.ended else ' yet'}; its state is {run.state}"
         raise ApiError(ErrorKind.NOT_FOUND, message) from error
     url = services_s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": key}, ExpiresIn=LINK_S)
-    return Download(url=url, expires_at=_now(services) + timedelta(seconds=LINK_S))
+    return Download(url=url, expires_at=services.now() + timedelta(seconds=LINK_S))
 
 
 def _not_yours(run: RunRecord, caller: Caller) -> str:
@@ -253,7 +247,7 @@ def _document(request: RunRequest) -> str:
 
 def _close(run: RunRecord, state: RunState, cause: str, services: Services) -> None:
     """Close a run that has no execution, which gives back what was reserved for it."""
-    ended = {"state": state, "finished_at": _now(services), "cause": cause[:MAX_CAUSE_CHARS]}
+    ended = {"state": state, "finished_at": services.now(), "cause": cause[:MAX_CAUSE_CHARS]}
     services.register.change(run.run_id, ("submitted",), **ended)
 
 
@@ -262,7 +256,7 @@ def _place(run: RunRecord, queue: list[QueueEntry], caller: Caller, services: Se
     if entry is None or entry.admitted_at:
         return None
     ahead = ahead_of(entry, queue)
-    now = _now(services)
+    now = services.now()
     return QueuePlace(
         position=1 + sum(not each.admitted_at for each in ahead),
         waits_for=tuple(_waited_for(each, entry.targets, caller) for each in ahead),
@@ -275,7 +269,7 @@ def list_queue(caller: Caller, services: Services) -> tuple[QueuedRun, ...]:
     """Return everyone in the queue in order of arrival; of another team's targets, those that the caller's need."""
     queue = services.register.queue()
     own = {target for entry in queue if entry.team == caller.team for target in entry.targets}
-    now = _now(services)
+    now = services.now()
     starts = expected_starts(queue, now)
     number = {entry.run_id: place for place, entry in enumerate(queue, 1)}
     return tuple(

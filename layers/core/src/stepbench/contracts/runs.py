@@ -12,6 +12,7 @@ from stepbench.contracts.regressions import DetectorSettings
 
 RunId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length=1, max_length=80)]
 TeamName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@/+=,-]*$", min_length=1, max_length=100)]
+MAX_CAUSE_CHARS = 2_000
 DEFAULT_TEAM = "default"
 """The team of runs that no caller of the API has asked for: from the console, the command line, or a schedule."""
 MAX_TARGETS = 45

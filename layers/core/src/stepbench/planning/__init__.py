@@ -1,7 +1,7 @@
 """Reading a plan from text and expanding it into trials; presets and the published schema."""
 
 from stepbench.planning.expansion import Expanded, expand, expanded, group_names
-from stepbench.planning.limits import check_budget, check_models, refuse_on_emulator, require_servers
+from stepbench.planning.limits import check_budget, refuse_on_emulator
 from stepbench.planning.presets import Question, find_plan, list_plans, questions, read_text
 from stepbench.planning.reading import decode_json, decode_text, parse_plan, read_json
 from stepbench.planning.schema import plan_schema
@@ -11,7 +11,6 @@ __all__ = [
     "Expanded",
     "Question",
     "check_budget",
-    "check_models",
     "decode_json",
     "decode_text",
     "expand",
@@ -25,6 +24,5 @@ __all__ = [
     "read_json",
     "read_text",
     "refuse_on_emulator",
-    "require_servers",
     "thresholds_about",
 ]

@@ -1,4 +1,4 @@
-"""A plan against its own budget, and against what there is where it is to run: servers, X-Ray."""
+"""What a plan may cost, and what emulators do not play."""
 
 from __future__ import annotations
 
@@ -7,38 +7,29 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import AutoscaledCapacity, DynamoDbTarget
 from stepbench.costs.price_table import table_date
-from stepbench.errors import PlanError, Problem
+from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.experiments.estimates import budgeted
 from stepbench.planning.expansion import expanded
-from stepbench.planning.problems import NOTHING
-from stepbench.tuning.models import model_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.plan import Plan
+    from stepbench.contracts.runs import RunRecord
     from stepbench.planning.expansion import Expanded
+    from stepbench.records.storage.run_register import OverBudgetError
 
 
-def check_models(plan: Plan) -> None:
-    """
-    Refuse a plan that needs a model of a tuned store which does not ship.
-
-    Raises:
-        PlanError: names the model, and what makes one.
-    """
-    if problems := model_problems(plan):
-        raise PlanError(problems)
-
-
-def check_budget(plan: Plan) -> float:
+def check_budget(plan: Plan, trials: Sequence[Expanded] | None = None) -> float:
     """
     Return what the plan may cost on AWS, in US dollars: with as many events, and as long reads, as it allows.
+
+    trials: the plan's, where they are known.
 
     Raises:
         PlanError: the cost is above `budget_usd`; names both numbers and the biggest line.
     """
-    trials = expanded(plan)
+    trials = expanded(plan) if trials is None else trials
     estimates = [budgeted(trial.plan) for trial in trials]
     total_usd = sum(each.total_usd for each in estimates)
     if total_usd <= plan.budget_usd:
@@ -55,6 +46,18 @@ def check_budget(plan: Plan) -> float:
     raise PlanError([problem])
 
 
+def budget_problem(record: RunRecord, error: OverBudgetError) -> Problem:
+    """Return why a run costs more than its team, or all teams together, have left of its month's budget."""
+    whose, parameter = ("team " + record.team, "TeamBudgetUsd") if error.whose == "team" else ("all teams", "")
+    left = max(0.0, error.budget_usd - error.spent_usd)
+    message = (
+        f"may cost ${record.spent_usd:,.2f}, and of ${error.budget_usd:,.2f} that {whose} may spend in "
+        f"{record.month}, ${left:,.2f} are left"
+    )
+    remedy = f"Offer fewer events, wait for the next month, or deploy with a higher {parameter or 'AccountBudgetUsd'}."
+    return Problem("budget_usd", f"${record.spent_usd:,.2f}", message, remedy)
+
+
 def _name_trial(plan: Plan, trial: Expanded) -> str:
     """Return `trials[0]`, and the name of one of its trials where it is expanded into several."""
     path = f"trials[{trial.source}]"
@@ -64,38 +67,6 @@ def _name_trial(plan: Plan, trial: Expanded) -> str:
 def _ceil_cents(usd: float) -> float:
     """Round up, so that the advice, once followed, is enough."""
     return (int(usd * 100) + 1) / 100
-
-
-def require_servers(plan: Plan, has_server: Callable[[str], bool], where: str, remedy: str) -> None:
-    """
-    Refuse trials on stores that nobody runs, which would find out only after others have run.
-
-    Args:
-        plan: any.
-        has_server: tells of a store's name whether a server of it runs there.
-        where: whose servers these are: "this stack".
-        remedy: what to do other than naming a server in the plan.
-
-    Raises:
-        PlanError: a store needs a server, there is none, and the plan names none; each trial and store once.
-    """
-    missing = dict.fromkeys(
-        (trial.source, trial.plan.target.store)
-        for trial in expanded(plan)
-        if trial.plan.target.needs_endpoint and trial.plan.target.endpoint is None
-        if not has_server(trial.plan.target.store)
-    )
-    problems = [
-        Problem(
-            path=f"trials[{source}].target.endpoint",
-            value=NOTHING,
-            message=f"is missing, and {where} has no server of {store}",
-            remedy=f"Give the endpoint of a server of your own, remove the trial, or {remedy}.",
-        )
-        for source, store in missing
-    ]
-    if problems:
-        raise PlanError(problems)
 
 
 def refuse_on_emulator(plan: Plan, where: str) -> None:
@@ -126,10 +97,9 @@ def refuse_on_emulator(plan: Plan, where: str) -> None:
             message=f"needs Application Auto Scaling, which {where} does not have",
             remedy=f'Run the plan on a deployed stack, or change it: --set \'{at}={{"mode": "on_demand"}}\'.',
         )
-        for at in dict.fromkeys(_autoscaled(plan))
+        for at in _autoscaled(plan)
     ]
-    if problems:
-        raise PlanError(problems)
+    raise_problems(problems)
 
 
 def _autoscaled(plan: Plan) -> Iterator[str]:

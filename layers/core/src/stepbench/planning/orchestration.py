@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.contracts.plan import offered_plan
 from stepbench.errors import Problem
 from stepbench.experiments.dataflow.prices import transitions_of
-from stepbench.planning.expansion import expanded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from stepbench.contracts.dataflow.dag import Dag
     from stepbench.contracts.phase import LoadStep
-    from stepbench.contracts.plan import Plan
+    from stepbench.planning.expansion import Expanded
 
 STARTS, TRANSITIONS = "StartExecution", "StateTransition"
 QUOTA_NAMES = {
@@ -59,14 +58,14 @@ def default_buckets(region: str) -> dict[str, Bucket]:
     return {STARTS: Bucket(800, 150), TRANSITIONS: Bucket(800, 800)}
 
 
-def orchestration_problems(plan: Plan, buckets: Mapping[str, Bucket]) -> Iterator[Problem]:
+def orchestration_problems(trials: Iterable[Expanded], buckets: Mapping[str, Bucket]) -> Iterator[Problem]:
     """
     Yield the phases that start more executions, or have more transitions, than the quotas permit.
 
     Each phase finds full buckets, since a few seconds fill them. Clients of a closed loop start no execution before the
     one before has ended, at a rate that nobody knows before.
     """
-    for trial in expanded(plan):
+    for trial in trials:
         if not trial.plan.dags:
             continue
         own = offered_plan(trial.plan)

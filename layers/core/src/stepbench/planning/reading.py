@@ -21,6 +21,8 @@ from stepbench.planning.thresholds import threshold_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from stepbench.planning.expansion import Expanded
+
 MAX_PLAN_BYTES = 252 * 1024
 """Step Functions takes 256 KiB as an execution's, or a state's, input; whose run it is, its id and start are added."""
 MAX_DEPTH, MAX_DIGITS = 64, 100
@@ -173,8 +175,13 @@ def _too_deep(path: str) -> Problem:
 
 
 def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
+    """Return the plan of a JSON text, or of JSON already parsed; raises as `parse_expanded` does."""
+    return parse_expanded(source)[0]
+
+
+def parse_expanded(source: str | bytes | Mapping[str, Any]) -> tuple[Plan, tuple[Expanded, ...]]:
     """
-    Return the plan of a JSON text, or of JSON already parsed (an execution's input).
+    Return the plan of a JSON text, or of JSON already parsed (an execution's input), and its trials.
 
     Types are taken strictly: "20" is no number and true is no count, since a benchmark of a guess is worse than none.
 
@@ -195,7 +202,7 @@ def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
     of_trials = (*schedule_problems(trials), *application_problems(trials))
     if problems := [*threshold_problems(plan.thresholds, trials), *of_trials]:
         raise PlanError(problems)
-    return plan
+    return plan, trials
 
 
 def _threshold_problems(document: Mapping[str, Any]) -> list[Problem]:

@@ -12,13 +12,14 @@ from stepbench.errors import PlanError, Problem
 from stepbench.planning.changes import Changes, changed, is_path
 from stepbench.planning.presets import NO_PRESET, find_preset
 from stepbench.planning.problems import NOTHING, shown
-from stepbench.planning.reading import parse_plan, read_json
+from stepbench.planning.reading import parse_expanded, read_json
 from stepbench.planning.schema import path_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepbench.contracts.plan import Plan
+    from stepbench.planning.expansion import Expanded
 
 M = TypeVar("M", bound=BaseModel)
 PLAN = "plan"
@@ -82,9 +83,9 @@ def field_problems(error: ValidationError) -> list[Problem]:
     ]
 
 
-def requested_plan(request: RunRequest, presets: Path | None = None) -> Plan:
+def requested_plan(request: RunRequest, presets: Path | None = None) -> tuple[Plan, tuple[Expanded, ...]]:
     """
-    Return the plan that a request asks for, with its changes made.
+    Return the plan that a request asks for, with its changes made, and its trials.
 
     Args:
         request: any.
@@ -96,9 +97,9 @@ def requested_plan(request: RunRequest, presets: Path | None = None) -> Plan:
     document: Any = request.plan
     if isinstance(document, str):
         document = json.loads(find_preset(document, presets, NO_PRESET))
-    plan = parse_plan(document)
+    plan, trials = parse_expanded(document)
     if not request.set:
-        return plan
+        return plan, trials
     problems = [
         Problem(
             f"set.{path}", shown(path), "is no path of a plan", "Write it as trials[0].writers, or trials[*] for all."
@@ -108,4 +109,5 @@ def requested_plan(request: RunRequest, presets: Path | None = None) -> Plan:
     ]
     if problems:
         raise PlanError(problems)
-    return parse_plan(changed(document, plan.model_dump(mode="json"), Changes(values=tuple(request.set.items()))))
+    changes = Changes(values=tuple(request.set.items()))
+    return parse_expanded(changed(document, plan.model_dump(mode="json"), changes))

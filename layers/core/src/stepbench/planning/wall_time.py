@@ -1,14 +1,15 @@
-"""How long a plan takes, from nothing to its report: its load as it is expected, and what orchestration adds."""
+"""What a run is expected to take, from nothing to its report: its load, what orchestration adds, and its cost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.plan import offered_plan
 from stepbench.costs import assumptions
 from stepbench.costs.expected_load import offered_s as expected_s
 from stepbench.costs.expected_load import share_needed
+from stepbench.experiments.estimates import estimate
 from stepbench.experiments.registry import experiment_of
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import AnyTrial, TrialPlan
     from stepbench.costs.assumptions import Assumptions
+    from stepbench.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,33 @@ LOCAL = Overheads(
 """Measured on two cores, idle and busy: `tests/unit/costs/test_estimates.py` has the runs."""
 _OVERDUE, _WAITS_S = 10, 3_600
 AWS = Overheads(prepare_s=60, phase_s=38, finish_s=60, report_s=20, writer_s=0.02, metrics_s=90)
+
+
+class Expected(NamedTuple):
+    """What a run is expected to be: how many trials and events, seconds of load and in all, and US dollars."""
+
+    trials: int
+    events: int
+    load_s: float
+    expected_s: float
+    estimate_usd: float
+
+
+def expected(trials: Sequence[AnyTrial], settings: Settings) -> Expected:
+    """Return what a run of these trials is expected to be on a stack."""
+    overheads = overheads_of(settings)
+    return Expected(
+        trials=len(trials),
+        events=sum(trial.events for trial in trials),
+        load_s=sum(offered_load_s(trial, overheads) for trial in trials),
+        expected_s=run_s(trials, overheads),
+        estimate_usd=sum(estimate(trial, overheads.assumed).total_usd for trial in trials),
+    )
+
+
+def overheads_of(settings: Settings) -> Overheads:
+    """Return what orchestration adds where a stack is."""
+    return LOCAL if settings.emulator else AWS
 
 
 def trial_s(plan: AnyTrial, overheads: Overheads) -> float:

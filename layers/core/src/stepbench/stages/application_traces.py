@@ -135,7 +135,7 @@ def _resolve(application: Application, path: str, services: Services, give_up_ns
         return [_unread(error, traces, path)]
     if not times:
         return [_nothing(found, traces, path)]
-    until = datetime.fromtimestamp(services.clock.now_ns() / 1e9, UTC)
+    until = services.now()
     traces_read = counted(len(documents), "trace")
     seen = f"X-Ray, medians of {traces_read}, {found.since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
     return fill_durations(application, times, seen, path)

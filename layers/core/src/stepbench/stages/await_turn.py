@@ -11,7 +11,7 @@ from stepbench.contracts.runs import DEFAULT_TEAM, MAX_TARGETS, QueueEntry
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.records.storage import layout
-from stepbench.stages.turns import let_in, now
+from stepbench.stages.turns import let_in
 
 if TYPE_CHECKING:
     from stepbench.contracts.run_tasks import AwaitTurnInput
@@ -42,7 +42,7 @@ def await_turn(task: AwaitTurnInput, services: Services) -> AwaitTurnOutput:
         expected_s=run.expected_s if run else 0.0,
         execution_arn=task.execution_arn,
     )
-    if not services.register.join(entry, task.token, now(services)):
+    if not services.register.join(entry, task.token, services.now()):
         message = f"run {task.run_id} is {run.state if run else 'in no register'}, and does not join the queue any more"
         raise RunEndedError(message)
     let_in(entry.targets, services)

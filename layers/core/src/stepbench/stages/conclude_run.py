@@ -8,13 +8,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.result import RunSummary
 from stepbench.contracts.run_tasks import ConcludeRunOutput
-from stepbench.contracts.runs import ENDED_STATES, RunRecord, RunRequest
+from stepbench.contracts.runs import ENDED_STATES, MAX_CAUSE_CHARS, RunRecord, RunRequest
 from stepbench.errors import has_query
 from stepbench.observability import logger, put_spent
 from stepbench.records.storage import layout
 from stepbench.stages.partial_report import render_partial
 from stepbench.stages.run_events import REGRESSION_DETECTED, RUN_FAILED, RUN_SUCCEEDED, announce
-from stepbench.stages.turns import leave, now
+from stepbench.stages.turns import leave
 
 if TYPE_CHECKING:
     from stepbench.contracts.run_tasks import ConcludeRunInput
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 CONFIRMING = "-confirm"
 MAX_NAME = 80
 """Of an execution."""
-MAX_CAUSE_CHARS = 2_000
 MAX_HEADLINE_LINES = 12
 GOING_ON: tuple[RunState, ...] = ("submitted", "queued", "running")
 
@@ -44,7 +43,7 @@ def conclude_run(task: ConcludeRunInput, services: Services) -> ConcludeRunOutpu
     if run is not None and not run.ended:
         if task.report is None:
             render_partial(run, task.cause, services)
-        changes = {"state": state, "finished_at": now(services), **_result(task, services)}
+        changes = {"state": state, "finished_at": services.now(), **_result(task, services)}
         ended = RunRecord.model_validate({**run.model_dump(), **changes})
         announce(RUN_SUCCEEDED if state == "succeeded" else RUN_FAILED, ended, services)
         _tell_regressions(task, ended, services)

@@ -1,71 +1,45 @@
-"""What a plan would need of its account, and what its month's budgets have left, asked before anything is created."""
+"""What a plan is held against beside the stack: its account's quotas, its month's budgets, the register of runs."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.contracts.phase import MAX_PRECISION_CHECKS
-from stepbench.contracts.plan import offered_plan
 from stepbench.contracts.regressions import NamedRun
-from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
-from stepbench.contracts.target import DynamoDbTarget
-from stepbench.costs.capacity import peak_units, provisioned_units
 from stepbench.errors import PlanError, Problem, RunEndedError
-from stepbench.experiments.registry import experiment_of
 from stepbench.observability import logger
-from stepbench.planning import expanded
-from stepbench.planning.orchestration import QUOTA_NAMES, Bucket, default_buckets, orchestration_problems
+from stepbench.planning.admission import admitted
+from stepbench.planning.limits import budget_problem
+from stepbench.planning.orchestration import QUOTA_NAMES, Bucket, default_buckets
+from stepbench.planning.quotas import Quotas, check_quotas
 from stepbench.records.storage.run_register import Budgets, OverBudgetError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
-    from stepbench.contracts.plan import AnyTrial, Plan
     from stepbench.contracts.runs import RunRecord, RunRequest
+    from stepbench.planning import Expanded
+    from stepbench.planning.admission import Admitted
     from stepbench.services import Services
 
-OTHER_FUNCTIONS = 10
-"""Sandboxes of a run beside writers and receivers: stages, watchers, the API."""
-HISTORY_EVENTS = 25_000
-"""Of an execution; it fails at the next one. Step Functions' quota, which cannot be raised."""
-EVENTS_PER_STATE, STATES_PER_TRIAL, STATES_PER_PHASE, STATES_PER_LOOK, LANES = 6, 60, 30, 4, 2
-WATCH_S = 600
-"""So long a round of a watcher's loop takes at least; loads are watched for hours."""
 _KEPT, _KEPT_BUCKETS, _KEPT_S = "quotas", "orchestration", 3_600
-_DEFAULT = "which is AWS's default, since the account's own could not be read"
 
 
-class Quotas(NamedTuple):
-    """An account's quotas in the stack's region; `source` says where a number comes from if it is AWS's default."""
-
-    sandboxes: int = 1_000
-    table_write_units: int = 40_000
-    account_write_units: int = 80_000
-    sandboxes_source: str = _DEFAULT
-    units_source: str = _DEFAULT
-
-
-def check_quotas(plan: Plan, services: Services) -> None:
+def admit(request: RunRequest, services: Services) -> Admitted:
     """
-    Refuse a plan that needs more than its account has; an emulator has no account.
+    Return the plan that a request asks for.
 
     Raises:
-        PlanError: with every trial that needs more.
+        PlanError: it is none, stack, account or its own budget do not permit it, or its baseline is none.
     """
-    problems = list(_history_problems(plan))
-    if not services.settings.emulator:
-        quotas = read_quotas(services)
-        problems += [*_sandbox_problems(plan, quotas), *_unit_problems(plan, quotas)]
-        if any(trial.dags for trial in plan.trials):
-            problems += orchestration_problems(plan, read_buckets(services))
-    if problems:
-        raise PlanError(tuple(dict.fromkeys(problems)))  # once, however often a trial is repeated
+    found = admitted(request, services.settings)
+    check_quotas(found.trials, read_quotas(found.trials, services))
+    _check_baseline(request, found.plan.name, services)
+    return found
 
 
-def check_baseline(request: RunRequest, plan: str, services: Services) -> None:
+def _check_baseline(request: RunRequest, plan: str, services: Services) -> None:
     """
     Refuse a named baseline that is no run of the team and plan.
 
@@ -108,25 +82,25 @@ def enter_run(record: RunRecord, services: Services) -> bool:
     try:
         return services.register.add(record, Budgets(settings.team_budget_usd, settings.account_budget_usd))
     except OverBudgetError as error:
-        whose, parameter = ("team " + record.team, "TeamBudgetUsd") if error.whose == "team" else ("all teams", "")
-        left = max(0.0, error.budget_usd - error.spent_usd)
-        message = (
-            f"may cost ${record.spent_usd:,.2f}, and of ${error.budget_usd:,.2f} that {whose} may spend in "
-            f"{record.month}, ${left:,.2f} are left"
-        )
-        remedy = (
-            f"Offer fewer events, wait for the next month, or deploy with a higher {parameter or 'AccountBudgetUsd'}."
-        )
-        raise PlanError([Problem("budget_usd", f"${record.spent_usd:,.2f}", message, remedy)]) from error
+        raise PlanError([budget_problem(record, error)]) from error
 
 
-def read_quotas(services: Services) -> Quotas:
+def read_quotas(trials: Sequence[Expanded], services: Services) -> Quotas | None:
     """
-    Return the account's quotas; AWS's defaults where they cannot be read, which the log tells, too.
+    Return the account's quotas, those of Step Functions only where trials start executions; None of an emulator.
 
-    They are kept for an hour: DynamoDB answers no more than about once a minute, and each run is checked twice.
+    AWS's defaults where they cannot be read, which the log tells, too. They are kept for an hour: DynamoDB answers no
+    more than about once a minute, and each run is checked twice.
     """
-    if kept := services.register.kept(_KEPT):
+    if services.settings.emulator:
+        return None
+    quotas = _read_quotas(services)
+    return quotas._replace(buckets=_read_buckets(services)) if any(trial.plan.dags for trial in trials) else quotas
+
+
+def _read_quotas(services: Services) -> Quotas:
+    kept: dict[str, Any] = services.register.kept(_KEPT)
+    if kept:
         return Quotas(**kept, sandboxes_source="", units_source="")
     found = Quotas()
     try:
@@ -146,8 +120,7 @@ def read_quotas(services: Services) -> Quotas:
     return found
 
 
-def read_buckets(services: Services) -> dict[str, Bucket]:
-    """Return what the account's token buckets of Step Functions hold; they are kept for an hour, too."""
+def _read_buckets(services: Services) -> dict[str, Bucket]:
     buckets = default_buckets(services.settings.aws_region)
     found = services.register.kept(_KEPT_BUCKETS)
     if not found:
@@ -168,60 +141,3 @@ def _applied_quotas(client: Any) -> dict[str, int]:  # noqa: ANN401 -- boto3's
     pages = client.get_paginator("list_service_quotas").paginate(ServiceCode="states")
     quotas = [quota for page in pages for quota in page["Quotas"]]
     return {quota["QuotaName"]: int(quota["Value"]) for quota in quotas if quota.get("QuotaName") in wanted}
-
-
-def history_events(trial: AnyTrial) -> int:
-    """Return how many events the trial machine's history has, at most; writers have histories of their own."""
-    looks = MAX_PRECISION_CHECKS * sum(phase.until is not None for phase in trial.phases)
-    looks += METRICS_WAIT_S // METRICS_LOOP_S * sum(phase.probe or phase.uses_found_rate for phase in trial.phases)
-    rounds = LANES * trial.length_s / WATCH_S if trial.pull else 0
-    states = STATES_PER_TRIAL + STATES_PER_PHASE * len(trial.phases) + STATES_PER_LOOK * (looks + rounds)
-    return math.ceil(EVENTS_PER_STATE * states)
-
-
-def _history_problems(plan: Plan) -> Iterator[Problem]:
-    for trial in expanded(plan):
-        events = history_events(trial.plan)
-        if events > HISTORY_EVENTS:
-            message = (
-                f"would make some {events:,} events in the history of an execution, which takes {HISTORY_EVENTS:,}"
-            )
-            yield Problem(f"trials[{trial.source}].phases", str(len(trial.plan.phases)), message, "Split the trial.")
-
-
-def _sandbox_problems(plan: Plan, quotas: Quotas) -> Iterator[Problem]:
-    for trial in expanded(plan):
-        found = experiment_of(trial.plan.experiment).offering.sandboxes(trial.plan)
-        needed = found.writers + found.others + OTHER_FUNCTIONS
-        if needed <= quotas.sandboxes:
-            continue
-        message = (
-            f"needs {needed:,} concurrent executions of Lambda ({found.writers:,} writers, {found.others:,} "
-            f"{found.others_name}, {OTHER_FUNCTIONS} others), and the account has "
-            f"{_told(quotas.sandboxes, quotas.sandboxes_source)}"
-        )
-        remedy = "Lower writers or max_concurrency, offer less, or have Lambda's quota Concurrent executions raised."
-        field, value = found.field
-        yield Problem(f"trials[{trial.source}].{field}", str(value), message, remedy)
-
-
-def _unit_problems(plan: Plan, quotas: Quotas) -> Iterator[Problem]:
-    for trial in expanded(plan):
-        target = trial.plan.target
-        if not isinstance(target, DynamoDbTarget) or target.endpoint is not None:
-            continue
-        at, most = f"trials[{trial.source}].target.capacity", quotas.table_write_units
-        units = provisioned_units(trial.plan)
-        if units is not None and units > min(most, quotas.account_write_units):
-            told = _told(min(most, quotas.account_write_units), quotas.units_source)
-            message = f"asks for {units:,} write units, and the account gives a table {told}"
-            yield Problem(at, f"{units}", message, "Lower it, or have DynamoDB's quota of write throughput raised.")
-        peak = math.ceil(peak_units(offered_plan(trial.plan)))
-        if units is None and peak > most:
-            message = f"is offered {peak:,} write units a second, and a table of the account takes"
-            remedy = "Offer less, or have DynamoDB's quota of table-level write throughput raised."
-            yield Problem(at, target.capacity.mode, f"{message} {_told(most, quotas.units_source)}", remedy)
-
-
-def _told(quota: int, source: str) -> str:
-    return f"{quota:,}, {source}" if source else f"{quota:,}"

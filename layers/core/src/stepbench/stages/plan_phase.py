@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from stepbench.contracts.phase import PhaseSchedule
-from stepbench.contracts.plan import SLICE_S, TrialSpec, offered_plan
+from stepbench.contracts.plan import SLICE_S, TrialSpec
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
-from stepbench.drivers.dynamodb.meter import TABLE_PERIOD_S
-from stepbench.drivers.metering import metric_of, metric_parameter
-from stepbench.errors import LoadHostLostError, Problem, RateNotFoundError
+from stepbench.errors import LoadHostLostError, RateNotFoundError
 from stepbench.experiments.registry import experiment_of
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import read_utilisations
@@ -31,7 +29,7 @@ from stepbench.stats.bracketing import Decision, decide_after, describe_probe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.plan import AnyTrial, FindRate, Phase, TrialRef
+    from stepbench.contracts.plan import FindRate, Phase, TrialRef
     from stepbench.contracts.search import Utilisation
     from stepbench.services import Services
     from stepbench.settings import Settings
@@ -135,34 +133,6 @@ def _iso_ms(at_ns: int) -> str:
     """Format RFC 3339 as a Wait state takes it, cut to milliseconds: `2024-03-18T17:33:00.250Z`."""
     moment = datetime.fromtimestamp(at_ns // _SECOND_NS, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ns % _SECOND_NS // 1_000_000:03d}Z"
-
-
-PERIODS_NEEDED = 2
-"""Any stretch of so many of the metric's periods holds a whole one."""
-
-
-def finding_problems(source: int, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
-    """Yield why the utilisation that a search needs cannot be read: the trial would find out after its first probe."""
-    find = trial.find_rate
-    if find is None:
-        return
-    at, store = f"trials[{source}].find_rate", trial.target.store
-    parameter = metric_parameter(store)
-    try:
-        metric = metric_of(offered_plan(trial).target, settings)
-    except ValueError as error:
-        message = f"needs this stack's metric of {store}, and {error}"
-        yield Problem(at, store, message, f"Deploy with another {parameter}.")
-        return
-    if metric is None and store != "dynamodb":
-        message = f"needs to know how busy {store} is, and this stack knows no metric of it"
-        yield Problem(at, store, message, f"Deploy with {parameter} (see docs/plans.md), or give the rates yourself.")
-        return
-    shortest_s = PERIODS_NEEDED * (metric.period_s if metric else TABLE_PERIOD_S)
-    if find.probe_s < shortest_s:
-        message = f"is too short: the metric of {store} comes every {shortest_s / PERIODS_NEEDED:g} s"
-        remedy = f"Raise it to {shortest_s:g}: two periods hold a whole one."
-        yield Problem(f"{at}.probe_s", f"{find.probe_s:g}", message, remedy)
 
 
 def with_found_rate(spec: TrialSpec, phase: int, services: Services) -> TrialSpec | None:

@@ -17,7 +17,7 @@ from stepbench.observability import TARGETS_PENDING, TARGETS_SWEPT, logger, put_
 from stepbench.records.storage import layout
 from stepbench.stages.leftovers import ABORTED, CAUSE_CHARS, GONE, RUNNING, execution_status, finish, is_over
 from stepbench.stages.tear_down_target import cancel
-from stepbench.stages.turns import execution_arn, now
+from stepbench.stages.turns import execution_arn
 
 if TYPE_CHECKING:
     from stepbench.records.storage.trial_table import Lease
@@ -104,7 +104,7 @@ def _conclude(ended_arn: str | None, services: Services) -> None:
 
 def _open_runs(services: Services) -> list[str]:
     """Return the executions of all runs that may have to be closed."""
-    before = now(services) - timedelta(seconds=STARTING_S)
+    before = services.now() - timedelta(seconds=STARTING_S)
     starting = (execution_arn(run_id, services.settings) for run_id in services.register.starting(before))
     return [*(entry.execution_arn for entry in services.register.entries()), *starting]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -50,17 +49,12 @@ def leave(run_id: str, services: Services) -> tuple[str, ...]:
         entry = services.register.entry(run_id)
         if entry is None:
             return ()
-        if entry.left_at or services.register.release(entry, now(services)):
+        if entry.left_at or services.register.release(entry, services.now()):
             admitted = let_in(entry.targets, services)
             services.register.forget(entry)
             return admitted
     message = _BUSY.format("run", run_id)
     raise RecordsUnavailableError(message)
-
-
-def now(services: Services) -> datetime:
-    """Return the time of the services' clock."""
-    return datetime.fromtimestamp(services.clock.now_ns() / 1e9, UTC)
 
 
 def execution_arn(run_id: str, settings: Settings) -> str:
@@ -83,7 +77,7 @@ def _let_in_first(target: str, services: Services) -> str | None:
             continue  # it has just left
         if any(not _is_first(entry, other, services) for other in entry.targets):
             return None  # who leaves that target comes back to it
-        if register.admit(entry, now(services)):
+        if register.admit(entry, services.now()):
             _resume(entry.run_id, services)
             return entry.run_id
     message = _BUSY.format("the line at", target)
@@ -105,7 +99,7 @@ def _resume(run_id: str, services: Services) -> None:
     turn = services.register.turn(run_id)
     if turn is None or turn.resumed:
         return
-    changed = services.register.change(run_id, WAITING_STATES, state="running", started_at=now(services))
+    changed = services.register.change(run_id, WAITING_STATES, state="running", started_at=services.now())
     try:
         services.aws("stepfunctions").send_task_success(taskToken=turn.token, output=json.dumps({"run_id": run_id}))
     except (BotoCoreError, ClientError) as error:
