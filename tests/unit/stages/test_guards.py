@@ -15,8 +15,7 @@ from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.run_tasks import ConcludeRunInput, ValidatePlanInput
 from stepbench.errors import PlanError, Problem
 from stepbench.experiments.registry import experiment_of
-from stepbench.planning.orchestration import QUOTA_NAMES
-from stepbench.planning.quotas import HISTORY_EVENTS, history_events
+from stepbench.planning.quotas import HISTORY_EVENTS, QUOTA_NAMES, history_events
 from stepbench.stages.conclude_run import conclude_run
 from stepbench.stages.validate_plan import validate_plan
 

@@ -25,7 +25,7 @@ from stepbench.api.problems import ApiError, ErrorKind, problem_details
 from stepbench.contracts.api import Acknowledgement, Download, ProblemItem, RunFilter
 from stepbench.contracts.dashboard import CheckedForm, StartForm
 from stepbench.contracts.runs import RunRequest
-from stepbench.errors import PlanError, Problem
+from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.changes import parse_change
 from stepbench.planning.problems import shown
 from stepbench.planning.reading import read_json
@@ -262,8 +262,7 @@ def _request(form: StartForm) -> RunRequest:
             changes.update([parse_change(line)] if line.strip() else [])
         except ValueError as error:
             problems.append(Problem(f"changes, line {number}", shown(line), "is no PATH=VALUE", str(error)))
-    if problems:
-        raise PlanError(problems)
+    raise_problems(problems)
     plan = read_json(form.document) if form.document.strip() else form.plan
     return parse_body(RunRequest, {"plan": plan, "set": changes})
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from stepbench.contracts.api import PlanInfo, PlanList, Validation
 from stepbench.errors import PlanError
 from stepbench.planning import questions
-from stepbench.planning.admission import admitted, check_plan
 from stepbench.planning.presets import find_preset
 from stepbench.planning.reading import parse_expanded
+from stepbench.planning.requests import admitted, check_plan
 from stepbench.planning.wall_time import expected
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from stepbench.api.run_progress import read_progress
 from stepbench.contracts.api import Download, Links, QueuePlace, RunList, RunView, WaitedFor
 from stepbench.contracts.dashboard import QueuedRun
 from stepbench.contracts.runs import DEFAULT_TEAM, MAX_CAUSE_CHARS
-from stepbench.planning.admission import run_record
 from stepbench.planning.queue import ahead_of, expected_starts
 from stepbench.planning.reading import check_size
+from stepbench.planning.requests import run_record
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunQuery
 from stepbench.stages.guards import admit, enter_run

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.remedies import alternatives, near_miss
-from stepbench.errors import PlanError, Problem
+from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.problems import shown
 from stepbench.planning.schema import path_text
 
@@ -104,8 +104,7 @@ def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) ->
                 _put(document, full, place, value)
         except PlanError as error:
             problems.extend(error.problems)
-    if problems:
-        raise PlanError(problems)
+    raise_problems(problems)
     return document
 
 

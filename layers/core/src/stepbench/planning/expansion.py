@@ -16,7 +16,7 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.measure import traits_of
 from stepbench.contracts.plan import Plan, TrialSpec
 from stepbench.costs.assumptions import AWS
-from stepbench.errors import PlanError, Problem, has_query, without_queries
+from stepbench.errors import Problem, has_query, raise_problems, without_queries
 from stepbench.experiments.estimates import estimate
 from stepbench.planning.matrix import Combination, MatrixError, combinations
 
@@ -163,8 +163,7 @@ def _points(plan: Plan) -> list[tuple[Combination, ...]]:
             points.append(combinations(trial, number))
         except MatrixError as error:
             problems.extend(error.problems)
-    if problems:
-        raise PlanError(problems)
+    raise_problems(problems)
     return points
 
 

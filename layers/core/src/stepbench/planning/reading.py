@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from stepbench.contracts.plan import Plan
-from stepbench.errors import PlanError, Problem
+from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.applications import application_problems
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import expectation, problems_of, shown
@@ -47,8 +47,7 @@ def read_json(source: object) -> dict[str, Any]:
         PlanError: with every problem of the text, such as line and column of a syntax error.
     """
     document, problems = _read(source)
-    if problems:
-        raise PlanError(problems)
+    raise_problems(problems)
     return document
 
 
@@ -196,12 +195,10 @@ def parse_expanded(source: str | bytes | Mapping[str, Any]) -> tuple[Plan, tuple
         known = {problem.path for problem in problems}  # what is no number, for one, is also none in the range
         more = [problem for problem in problems_of(error, document) if problem.path not in known]
         raise PlanError([*problems, *more, *_threshold_problems(document)]) from error
-    if problems:
-        raise PlanError(problems)
+    raise_problems(problems)
     trials = expanded(plan)
     of_trials = (*schedule_problems(trials), *application_problems(trials))
-    if problems := [*threshold_problems(plan.thresholds, trials), *of_trials]:
-        raise PlanError(problems)
+    raise_problems([*threshold_problems(plan.thresholds, trials), *of_trials])
     return plan, trials
 
 

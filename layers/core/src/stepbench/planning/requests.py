@@ -1,30 +1,49 @@
-"""What starts an execution: a plan, or a request that names a preset, changes it, and says whose run it is."""
+"""
+What starts an execution: a plan, or a request that names a preset, changes it, and says whose run it is.
+
+Whether a stack takes it, and how its run is entered in the register, is asked here by the API and by `ValidatePlan`.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from stepbench.contracts.runs import RunRequest
-from stepbench.errors import PlanError, Problem
+from stepbench.contracts.runs import RunRecord, RunRequest
+from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.changes import Changes, changed, is_path
+from stepbench.planning.limits import check_budget
 from stepbench.planning.presets import NO_PRESET, find_preset
 from stepbench.planning.problems import NOTHING, shown
 from stepbench.planning.reading import parse_expanded, read_json
 from stepbench.planning.schema import path_text
+from stepbench.planning.stack import check_stack
+from stepbench.planning.wall_time import expected
+from stepbench.tuning.models import model_problems
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from stepbench.contracts.plan import Plan
     from stepbench.planning.expansion import Expanded
+    from stepbench.settings import Settings
 
 M = TypeVar("M", bound=BaseModel)
 PLAN = "plan"
 ASKED = frozenset({"plan", "set", "regressions"})
 """What a caller of the API says of a run; the rest is known of the caller."""
+
+
+class Admitted(NamedTuple):
+    """A plan that a stack takes, with its trials in the order of execution, and what they may cost."""
+
+    plan: Plan
+    trials: tuple[Expanded, ...]
+    at_most_usd: float
 
 
 def parse_submission(text: str) -> RunRequest:
@@ -41,8 +60,7 @@ def parse_submission(text: str) -> RunRequest:
         for name, value in found.items()
         if name not in ASKED
     ]
-    if problems:
-        raise PlanError(problems)
+    raise_problems(problems)
     return _parsed(RunRequest, found)
 
 
@@ -107,7 +125,48 @@ def requested_plan(request: RunRequest, presets: Path | None = None) -> tuple[Pl
         for path in request.set
         if not is_path(path)
     ]
-    if problems:
-        raise PlanError(problems)
+    raise_problems(problems)
     changes = Changes(values=tuple(request.set.items()))
     return parse_expanded(changed(document, plan.model_dump(mode="json"), changes))
+
+
+def admitted(request: RunRequest, settings: Settings) -> Admitted:
+    """
+    Return the plan that a request asks for.
+
+    Raises:
+        PlanError: it is none, or the stack cannot run it within its budget.
+    """
+    plan, trials = requested_plan(request)
+    return Admitted(plan, trials, check_plan(plan, trials, settings))
+
+
+def check_plan(plan: Plan, trials: Sequence[Expanded], settings: Settings) -> float:
+    """
+    Return what a valid plan may cost, in US dollars.
+
+    Raises:
+        PlanError: what the stack lacks for it or does not permit; else models that do not ship; else its budget is too
+            small.
+    """
+    check_stack(trials, settings)
+    raise_problems(model_problems(plan))
+    return check_budget(plan, trials)
+
+
+def run_record(
+    run_id: str, request: RunRequest, found: Admitted, submitted_at: datetime, settings: Settings
+) -> RunRecord:
+    """Return what the register says of a run that was asked for, and may begin."""
+    known = expected([trial.plan for trial in found.trials], settings)
+    return RunRecord(
+        run_id=run_id,
+        plan=found.plan.name,
+        state="submitted",
+        submitted_at=submitted_at,
+        trials=known.trials,
+        estimate_usd=known.estimate_usd,
+        at_most_usd=found.at_most_usd,
+        expected_s=known.expected_s,
+        **request.model_dump(include={"team", "caller", "source", "confirms"}),
+    )

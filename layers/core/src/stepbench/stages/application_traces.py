@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.analysis.traces import fill_durations, function_times
 from stepbench.digits import counted
-from stepbench.errors import PlanError, Problem
+from stepbench.errors import Problem, raise_problems
 from stepbench.planning import refuse_on_emulator
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ def resolve_traces(plan: Plan, services: Services) -> Plan:
         _resolve(each, f"applications[{index}]", services, give_up_ns) for index, each in enumerate(plan.applications)
     ]
     problems = [problem for each in asked if isinstance(each, list) for problem in each]
-    if problems:
-        raise PlanError(problems)
+    raise_problems(problems)
     return plan.model_copy(update={"applications": tuple(asked)}) if plan.applications else plan
 
 

@@ -9,10 +9,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.contracts.regressions import NamedRun
 from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.observability import logger
-from stepbench.planning.admission import admitted
 from stepbench.planning.limits import budget_problem
-from stepbench.planning.orchestration import QUOTA_NAMES, Bucket, default_buckets
-from stepbench.planning.quotas import Quotas, check_quotas
+from stepbench.planning.quotas import QUOTA_NAMES, Bucket, Quotas, check_quotas, default_buckets
+from stepbench.planning.requests import admitted
 from stepbench.records.storage.run_register import Budgets, OverBudgetError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.runs import RunRecord, RunRequest
     from stepbench.planning import Expanded
-    from stepbench.planning.admission import Admitted
+    from stepbench.planning.requests import Admitted
     from stepbench.services import Services
 
 _KEPT, _KEPT_BUCKETS, _KEPT_S = "quotas", "orchestration", 3_600

@@ -10,8 +10,7 @@ from stepbench.contracts.runs import MAX_CAUSE_CHARS, RunRecord, RunRequest
 from stepbench.contracts.target import configures
 from stepbench.errors import PlanError, RunEndedError, without_queries
 from stepbench.planning import expand
-from stepbench.planning.admission import run_record
-from stepbench.planning.requests import parse_request
+from stepbench.planning.requests import parse_request, run_record
 from stepbench.planning.wall_time import overheads_of
 from stepbench.records.storage import layout
 from stepbench.stages.application_traces import resolve_traces

@@ -6,7 +6,7 @@ import pytest
 
 from stepbench.contracts.phase import LoadStep
 from stepbench.planning import decode_text, expanded, find_plan, list_plans, parse_plan
-from stepbench.planning.orchestration import STARTS, TRANSITIONS, Bucket, default_buckets, orchestration_problems
+from stepbench.planning.quotas import STARTS, TRANSITIONS, Bucket, default_buckets, orchestration_problems
 
 
 def load(*steps: tuple[float, float]) -> tuple[LoadStep, ...]:
