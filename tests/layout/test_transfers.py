@@ -254,15 +254,18 @@ def test_a_new_sandbox_is_made_of_one_function_only() -> None:
     assert [one["Resource"] for one in changing] == [{"Fn::GetAtt": ["RunTransferFunction", "Arn"]}]
 
 
-RAN = ("stepbench/experiments/transfer/program.py",)
-"""In place of the program's package; the folders above need no files to be packages."""
+RAN = {
+    **{f"stepbench/{folder}__init__.py": "" for folder in ("", "experiments/", "experiments/transfer/")},
+    "stepbench/experiments/transfer/program.py": PROGRAM,
+}
+"""In place of the package, with the program in place of its package."""
 
 
 def test_a_task_fetches_the_layers_and_becomes_the_program(tmp_path: Path) -> None:
     """What the template has the image run, run: both layers are unpacked over each other, and boto3 is gone by then."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     files = {
-        "core": {f"python/{path}": PROGRAM for path in RAN},
+        "core": {f"python/{path}": text for path, text in RAN.items()},
         "libraries": {f"python/lib/{version}/site-packages/of_libraries.py": ""},
     }
     for name, content in files.items():
@@ -284,9 +287,9 @@ def test_a_task_fetches_the_layers_and_becomes_the_program(tmp_path: Path) -> No
 
 def test_a_task_whose_layers_are_there_fetches_nothing(tmp_path: Path) -> None:
     """On one machine they are unpacked once for all tasks."""
-    for path in RAN:
+    for path, text in RAN.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(PROGRAM)
+        (tmp_path / path).write_text(text)
     (script,) = _container()["Command"]
     environment = {"TRANSFER_TASK": "the-task", "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
