@@ -37,7 +37,7 @@ def test_a_terminal_that_is_closed_stops_the_run_and_leaves_nothing(deployment: 
     before = deployment.inventory()
     master, slave = os.openpty()
     terminal: dict[str, Any] = {"stdout": None, "stderr": None, "preexec_fn": partial(os.login_tty, slave)}
-    with deployment.running(plan(name, "etcd", warm_up=60, measured=200), **terminal) as process:
+    with deployment.running(plan(name, "etcd", warm_up=60, measured=4_000), **terminal) as process:
         os.close(slave)
         assert wait_for(lambda: _shown(deployment, name, master))
         os.close(master)
