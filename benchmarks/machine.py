@@ -29,7 +29,7 @@ from benchmarks.result import Machine
 
 from stepbench.analysis.slow_spells import describe_slow_spells
 from stepbench.contracts.slow_spells import SlowSpells
-from stepbench.load.machine_speed import look_at_cores
+from stepbench.load.machine_speed import check_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -177,7 +177,7 @@ CALM = 0.02
 MOST_TIMES = 2
 """So many times as many rounds as are wanted are measured at most."""
 
-LOOK_S = 0.65
+SPEED_CHECK_S = 0.65
 """Of each core: half of the time in which such hosts slow one down twice."""
 
 _kept: list[_Round] = []
@@ -214,7 +214,7 @@ def calmest(
         look: tells how fast the cores are; before each round, but not before a single one.
     """
     stolen_s = stolen_s or _stolen_s
-    look = look or (lambda: look_at_cores(cores() or None, LOOK_S))
+    look = look or (lambda: check_cores(cores() or None, SPEED_CHECK_S))
     measured: list[_Round] = []
     while len(measured) < (wanted if wanted == 1 else MOST_TIMES * wanted) and not _are_calm(measured, wanted):
         slow = look() if wanted > 1 else None

@@ -22,11 +22,11 @@ from stepbench.progress import (
     activity,
     counted,
     fitted_lines,
+    last_beat_ns,
     left_s,
     line,
     phase_times,
     share_done,
-    told_at_ns,
 )
 
 S = 10**9
@@ -217,8 +217,8 @@ def test_counters_are_as_old_as_the_latest_heartbeat() -> None:
         "writer#00-0001-0000-00": {"at_ns": 7},
         "watcher#0": {"at_ns": 9},
     }
-    assert told_at_ns(beats) == 7
-    assert told_at_ns({"watcher#0": {"at_ns": 9}}) is None
+    assert last_beat_ns(beats) == 7
+    assert last_beat_ns({"watcher#0": {"at_ns": 9}}) is None
 
 
 def test_service_times_are_those_of_the_phases_writers() -> None:

@@ -218,7 +218,7 @@ def test_operations_on_a_watched_store_need_no_watcher() -> None:
 
 def test_preloading_is_left_off_when_the_trial_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The target is freed by whoever cancels: minutes of records more would disturb the next trial's measurement."""
-    monkeypatch.setattr("stepbench.stages.prepare_target.LOOK_S", 0.001)
+    monkeypatch.setattr("stepbench.stages.prepare_target.CANCEL_POLL_S", 0.001)
     memory, ref = stored()
     driver = _Preloading(memory.services.clock)
     driver.begun = lambda: memory.services.table.set_flag(ref.tag, layout.CANCELLED, "Ctrl-C")
@@ -239,7 +239,7 @@ class _Preloading(MemoryDriver):
 
 def test_a_table_that_is_just_being_made_is_removed_after_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweeper saw none and freed the target; removed before it is there, the table would stay for ever."""
-    monkeypatch.setattr("stepbench.stages.prepare_target.LOOK_S", 0.001)
+    monkeypatch.setattr("stepbench.stages.prepare_target.CANCEL_POLL_S", 0.001)
     memory, ref = stored(store="dynamodb")
     driver = _Making(memory.services.clock)
     driver.access = AwsAccess("dynamodb", memory.services.trial(ref), memory.services.settings, memory.services.clock)

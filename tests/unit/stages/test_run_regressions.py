@@ -51,14 +51,14 @@ def record(summary: RunSummary, team: str, confirms: str) -> RunRecord:
 def test_a_first_worse_run_is_suspected_and_nobody_is_told() -> None:
     """A single one may be a spike; a further run is asked for."""
     _, found = recorded([*USUAL, 13.0])
-    assert (found.told, found.confirm) == ((), True)
+    assert (found.announced, found.confirm) == ((), True)
 
 
 def test_what_further_runs_confirm_is_told_and_drawn() -> None:
     """The report's page shows when it began; the run's output says it in a line."""
     memory, found = recorded([*USUAL, 13.0, 13.1, 12.9])
-    assert len(found.told) >= 1
-    assert "p50" in found.told[0]
+    assert len(found.announced) >= 1
+    assert "p50" in found.announced[0]
     assert 'class="worse"' in found.section
     stored = memory.services.runs.get_model(layout.run_key("r042", "regressions.json"), Regressions)
     assert (stored.passed, stored.last_run) == (False, "r042")
@@ -71,7 +71,7 @@ def test_a_shift_that_was_acknowledged_is_the_new_baseline() -> None:
     last, summary = memory.register.find("r042"), summaries([*USUAL, 13.0, 13.1, 12.9])[-1]
     assert last is not None
     found = find_run_regressions(last, summary, DetectorSettings(), memory.services)
-    assert (found.told, found.confirm) == ((), False)
+    assert (found.announced, found.confirm) == ((), False)
 
 
 def test_runs_of_the_same_day_are_earlier_ones_too() -> None:

@@ -98,13 +98,13 @@ def test_a_flag_that_is_set_later_is_seen_within_a_second() -> None:
     """Here at once: looks are 10 ms apart. Signs of life begin with the second look, and end with the task."""
     execution = Execution()
     cancelled, table = threading.Event(), execution.services.table
-    cancellation = CancellationWatcher(table, execution.item("split"), look_s=0.01)
+    cancellation = CancellationWatcher(table, execution.item("split"), poll_s=0.01)
 
     class Loop:
         def call_soon_threadsafe(self, _cancel: object) -> None:
             cancelled.set()
 
-    cancellation.tell(Loop(), lambda: None)  # type: ignore[arg-type]
+    cancellation.notify(Loop(), lambda: None)  # type: ignore[arg-type]
     cancellation.start()
     while not table.beats(execution.ref.tag):
         time.sleep(0.005)

@@ -47,10 +47,13 @@ class Writer:
         self.driver = MemoryDriver(self.clock, **self.store)
         self.looked_s: list[float] = []
         self.bench = Bench(
-            clock=lambda: self.clock, timer=lambda clock, _: LoopTimer(clock), run=self.clock.run, look=self.look
+            clock=lambda: self.clock,
+            timer=lambda clock, _: LoopTimer(clock),
+            run=self.clock.run,
+            check_core=self.check_core,
         )
 
-    def look(self, seconds: float) -> SlowSpells:
+    def check_core(self, seconds: float) -> SlowSpells:
         """Pretend to count work for so long."""
         self.looked_s.append(seconds)
         return SLOW

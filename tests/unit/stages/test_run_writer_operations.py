@@ -73,8 +73,13 @@ class Trial:
         """Make one attempt, which begins so long after the phase."""
         clock = FakeClock(STARTS_NS + round(at_s * SECOND_NS))
         driver = MemoryDriver(clock, **{"service_ns": (MS,), **store})
-        quiet = SlowSpells(looked_s=0.5, share=0, longest_ms=0, spells=0)
-        bench = Bench(clock=lambda: clock, timer=lambda clock, _: LoopTimer(clock), run=clock.run, look=lambda _: quiet)
+        undisturbed = SlowSpells(looked_s=0.5, share=0, longest_ms=0, spells=0)
+        bench = Bench(
+            clock=lambda: clock,
+            timer=lambda clock, _: LoopTimer(clock),
+            run=clock.run,
+            check_core=lambda _: undisturbed,
+        )
         task = RunWriterInput(item=writer_item(STARTS_NS, writer=writer), attempt=attempt)
         return run_writer(task, self.memory.services, lambda *_: driver, bench), driver
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from stepbench.load.machine_speed import LOOK_S, SLICE_NS, count_work, look
+from stepbench.load.machine_speed import SLICE_NS, SPEED_CHECK_S, check_core, count_work
 from stepbench.stats.slow_spells import find_slow_spells
 
 MS = 1_000_000
@@ -65,7 +65,7 @@ def test_planted_spells_are_named(shape: str, seed: int) -> None:
     """With their share, and for how long the machine was slow at most, wherever in its course the look begins."""
     make, share, longest_ms = SHAPES[shape]
     clock = SlowClock(make(float(np.random.default_rng(seed).uniform(0, 200))))
-    found = look(LOOK_S, clock.now_ns, lambda: clock.cpu_ns)
+    found = check_core(SPEED_CHECK_S, clock.now_ns, lambda: clock.cpu_ns)
     assert found.matter
     assert found.share == pytest.approx(share, rel=0.35, abs=0.01)
     assert found.longest_ms == pytest.approx(longest_ms, rel=0.35, abs=5)
@@ -90,14 +90,14 @@ def noisy(rng: np.random.Generator) -> Speed:
 def test_none_is_named_on_a_quiet_machine(seed: int) -> None:
     """A word that stands beside every run is read by nobody."""
     clock = SlowClock(noisy(np.random.default_rng(seed)))
-    assert not look(LOOK_S, clock.now_ns, lambda: clock.cpu_ns).matter
+    assert not check_core(SPEED_CHECK_S, clock.now_ns, lambda: clock.cpu_ns).matter
 
 
 def test_one_long_interruption_is_named_only_if_it_is_a_large_part() -> None:
     """A program that ran once, for 40 ms, is no property of the machine; half a second is worth a word."""
     for length_ms, named in ((40, False), (500, True)):
         clock = SlowClock(every(10_000, length_ms, 0, 300))
-        assert look(LOOK_S, clock.now_ns, lambda: clock.cpu_ns).matter is named  # noqa: B023 -- called at once
+        assert check_core(SPEED_CHECK_S, clock.now_ns, lambda: clock.cpu_ns).matter is named  # noqa: B023 -- called at once
 
 
 def test_a_spell_goes_on_until_what_it_held_up_can_be_worked_off() -> None:

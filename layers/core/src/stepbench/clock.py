@@ -66,14 +66,14 @@ class AnchoredClock(SystemClock):
 
 STEP_NS = 10_000_000
 """By so much no oscillator or slewing moves a clock between two looks at it: somebody has set it."""
-_LOOKS = 5
+_COMPARISONS = 5
 """Whoever is interrupted in the middle of a look sees the two clocks apart by half of the interruption."""
 
 
 def real_minus_monotonic_ns() -> int:
     """Return the difference of both clocks in the look that took the shortest."""
     looks = []
-    for _ in range(_LOOKS):
+    for _ in range(_COMPARISONS):
         before, real, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
         looks.append((after - before, real - (before + after) // 2))
     return min(looks)[1]

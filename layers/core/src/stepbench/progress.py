@@ -97,7 +97,7 @@ def counted(beats: Mapping[str, Mapping[str, object]], *outcomes: str) -> int:
     return sum(int(each.get(outcome, 0)) for each in progress if isinstance(each, dict) for outcome in outcomes)
 
 
-def told_at_ns(beats: Mapping[str, Mapping[str, object]]) -> int | None:
+def last_beat_ns(beats: Mapping[str, Mapping[str, object]]) -> int | None:
     """Return when the latest of the writers' heartbeats was written: its counters may be read seconds later."""
     return max((int(str(beat["at_ns"])) for who, beat in beats.items() if who.startswith(WRITER)), default=None)
 

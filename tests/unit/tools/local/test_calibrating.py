@@ -159,7 +159,7 @@ def test_a_run_that_came_to_nothing_is_an_error(
 
     monkeypatch.setattr(calibrating, "local_session", session)
     monkeypatch.setattr(calibrating, "Runner", NoRunner)
-    monkeypatch.setattr(calibrating, "look_at_cores", lambda: None)
+    monkeypatch.setattr(calibrating, "check_cores", lambda: None)
     truth = tmp_path / "data/reference/truth"
     truth.mkdir(parents=True)
     (truth / f"{trial_tag('r', 0)}.jsonl").write_text("what there is\n")

@@ -19,7 +19,7 @@ from stepbench.compiled import processor
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.errors import PlanError
-from stepbench.load.machine_speed import look_at_cores
+from stepbench.load.machine_speed import check_cores
 from stepbench.planning import expanded, parse_plan
 from stepbench.planning.wall_time import LOCAL
 from stepbench.records.storage import layout
@@ -217,7 +217,7 @@ def test_what_cannot_run_is_told_however_quiet_a_run_is_to_be(
 
 def test_the_machines_speed_is_looked_at_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each trial's analysis finds it beside the run, even where none of them has a floor; --no-floors leaves it out."""
-    monkeypatch.setattr(commands, "look_at_cores", partial(look_at_cores, seconds=0.02))
+    monkeypatch.setattr(commands, "check_cores", partial(check_cores, seconds=0.02))
     own = plan({"store": "etcd", "endpoint": "127.0.0.1:2379"})
     runs = MemoryServices(FakeClock(1)).services.runs
     session = cast("LocalSession", SimpleNamespace(etcd=None))

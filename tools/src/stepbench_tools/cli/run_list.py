@@ -69,8 +69,8 @@ def _facts(run: _Listed) -> dict[str, Any]:
     summary = run.summary
     fields = ("run_id", "plan", "status", "verdict", "started_at", "finished_at")
     facts = {name: getattr(summary, name) for name in fields}
-    told = {"answer": short_answer(summary), "headline": headline_lines(summary)}
-    return {**facts, "trials": len(summary.trials), **told, "folder": str(run.folder)}
+    result = {"answer": short_answer(summary), "headline": headline_lines(summary)}
+    return {**facts, "trials": len(summary.trials), **result, "folder": str(run.folder)}
 
 
 def _describe(summary: RunSummary) -> str:

@@ -86,8 +86,8 @@ def openapi() -> Document:
 
 def _described(resolver: APIGatewayHttpResolver) -> Document:
     """Return what Powertools makes of the routes of one function."""
-    made = resolver.get_openapi_schema(title="Stepbench", version=stepbench.__version__, description=_DESCRIPTION)
-    described: Document = json.loads(made.model_dump_json(by_alias=True, exclude_none=True))
+    schema = resolver.get_openapi_schema(title="Stepbench", version=stepbench.__version__, description=_DESCRIPTION)
+    described: Document = json.loads(schema.model_dump_json(by_alias=True, exclude_none=True))
     return described
 
 

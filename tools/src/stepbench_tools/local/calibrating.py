@@ -28,7 +28,7 @@ from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.target import ReferenceTarget
 from stepbench.drivers.reference.trigger import ReferenceDriver
 from stepbench.errors import LocalEnvironmentError
-from stepbench.load.machine_speed import look_at_cores
+from stepbench.load.machine_speed import check_cores
 from stepbench.load.open_loop import OpenLoop, SliceLimits
 from stepbench.load.process import gc_paused
 from stepbench.load.recorder import Recorder
@@ -97,7 +97,7 @@ def calibrate_plan(paths: Paths, plan: Plan, out: Path, console: Console) -> Cal
     Raises:
         LocalEnvironmentError: nothing came of the run.
     """
-    before = look_at_cores()
+    before = check_cores()
     with local_session(paths, partial(console.print, **AS_IT_IS)) as session:
         runner = Runner(session.stack, Options(out=out, floors=False), LOCAL, console, console, session)
         outcome, _ = runner.run_one(plan)
@@ -108,7 +108,7 @@ def calibrate_plan(paths: Paths, plan: Plan, out: Path, console: Console) -> Cal
             message = "the calibration did not come to an end; see above for what went wrong, and run it again"
             raise LocalEnvironmentError(message)
         trials = tuple(_trial(spec, session, outcome.folder) for spec in specs)
-    report = judge_plan(outcome.run_id, trials, SlowSpells.merged((before, look_at_cores())))
+    report = judge_plan(outcome.run_id, trials, SlowSpells.merged((before, check_cores())))
     (outcome.folder / DOCUMENT).write_text(to_json(report) + "\n", encoding="utf-8")
     return report
 
@@ -120,7 +120,7 @@ def calibrate_runs(runs: int, rate_per_s: float, notify: Callable[[str], None]) 
     Raises:
         LocalEnvironmentError: the server does not start.
     """
-    before = look_at_cores()
+    before = check_cores()
     with tempfile.TemporaryDirectory(prefix="stepbench-calibrate-") as folder:
         store = start_reference(Path(folder), parent=os.getpid())
         done: list[Calibration] = []
@@ -130,7 +130,7 @@ def calibrate_runs(runs: int, rate_per_s: float, notify: Callable[[str], None]) 
                 notify(f"run {seed + 1} of {runs}: {done[-1].name}: {'exact' if done[-1].exact else 'NOT exact'}")
         finally:
             terminate(store.pids)
-    return judge_runs(tuple(done), SlowSpells.merged((before, look_at_cores())))
+    return judge_runs(tuple(done), SlowSpells.merged((before, check_cores())))
 
 
 def with_rate(plan: Plan, rate_per_s: float) -> Plan:

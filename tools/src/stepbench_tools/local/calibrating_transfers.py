@@ -25,7 +25,7 @@ from stepbench.contracts.transfer.plan import FILES_SEED
 from stepbench.contracts.transfer.rows import FileRead, RunTransferInput, TransferItem, TransferRows
 from stepbench.errors import LocalEnvironmentError
 from stepbench.experiments.transfer.program.contents import digest_of, pieces
-from stepbench.load.machine_speed import look_at_cores
+from stepbench.load.machine_speed import check_cores
 from stepbench.load.process import gc_paused
 from stepbench_tools.calibration.reference_bucket.jitter import FILE_BYTES, FILE_MIB, NOTHING, PLANTED, moment_ns
 from stepbench_tools.calibration.reference_bucket.server import FILES, reference_bucket
@@ -63,10 +63,10 @@ def calibrate_transfers_here(transfers: int, out: Path, notify: Callable[[str], 
     Raises:
         LocalEnvironmentError: a process that reads was ended from outside.
     """
-    before = look_at_cores()
+    before = check_cores()
     with (out / RECORDS).open("w", encoding="utf-8") as records:
         trials = [_run(name, jitter, transfers, records, notify) for name, jitter in _RUNS.items()]
-    return judge_transfers(tuple(trials), SlowSpells.merged((before, look_at_cores())))
+    return judge_transfers(tuple(trials), SlowSpells.merged((before, check_cores())))
 
 
 def _run(name: str, jitter: Jitter, transfers: int, records: TextIO, notify: Callable[[str], None]) -> Calibration:

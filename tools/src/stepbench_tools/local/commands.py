@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench.clock import SystemClock
 from stepbench.contracts.result import SkippedTrials
 from stepbench.experiments.report.headline import describe_status
-from stepbench.load.machine_speed import LOOK_S, look_at_cores
+from stepbench.load.machine_speed import SPEED_CHECK_S, check_cores
 from stepbench.planning import expand, expanded, refuse_on_emulator
 from stepbench.planning.wall_time import AWS, LOCAL, Overheads, overdue_s
 from stepbench.records.storage import layout
@@ -156,9 +156,9 @@ class Runner:
         if missing:
             self.stack.runs.put_model(layout.run_key(run_id, "skipped.json"), SkippedTrials(trials=missing))
         if self.options.floors:
-            takes_s = DURATION_S + 2 * LOOK_S
+            takes_s = DURATION_S + 2 * SPEED_CHECK_S
             self.notify(f"measuring this machine's bare triggers, about {takes_s:.0f} s (--no-floors leaves it out)")
-            self.stack.runs.put_model(layout.machine_key(run_id), look_at_cores())
+            self.stack.runs.put_model(layout.machine_key(run_id), check_cores())
             floors = measure_floors(self.stack, runnable, run_id, self.session.etcd, SystemClock())
             self.stack.runs.put_json(layout.run_key(run_id, "floors.json"), floors)
 

@@ -40,8 +40,8 @@ BYTES_AN_EVENT = 200
 PARQUET = "records.parquet"
 EARLY_EVENTS = 100_000
 """Of more events, the Parquet file would still be on its way when the next trial's load begins."""
-_TOLD = ("result.json", "failure.json")
-_EARLY = (*_TOLD, "provider.json")
+_ACCOUNTS = ("result.json", "failure.json")
+_EARLY = (*_ACCOUNTS, "provider.json")
 
 
 class NotFetchedError(RunFailedError):
@@ -223,8 +223,10 @@ class RunFolder:
         for spec in self.run.specs:
             shown = without_queries(spec.model_dump(mode="json", by_alias=True))
             runs.put_json(layout.trial_key(spec.ref, "trial.json"), shown)
-            told = spec.index in explained or any(runs.find_bytes(layout.trial_key(spec.ref, name)) for name in _TOLD)
-            if failure is not None and not told:
+            has_account = spec.index in explained or any(
+                runs.find_bytes(layout.trial_key(spec.ref, name)) for name in _ACCOUNTS
+            )
+            if failure is not None and not has_account:
                 runs.put_model(layout.trial_key(spec.ref, "failure.json"), failure)
         task = RenderReportInput(
             run_id=self.run.run_id, started_at=self.run.started_at, outcomes=(), stopped=failure is None

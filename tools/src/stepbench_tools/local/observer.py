@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.digits import duration
 from stepbench.errors import LocalEnvironmentError, RecordsUnavailableError, ServerEndedError
 from stepbench.planning.queue import ahead_of
-from stepbench.progress import PhaseStart, RecentRate, Snapshot, activity, counted, phase_times, told_at_ns
+from stepbench.progress import PhaseStart, RecentRate, Snapshot, activity, counted, last_beat_ns, phase_times
 from stepbench.records.storage import layout
 from stepbench_tools.local.environment import EMULATOR
 from stepbench_tools.local.executions import RUNNING
@@ -166,7 +166,7 @@ class Observer:
         elif self.trial is not None:
             beats = self.executions.stack.table.beats(self._tag)
             self.sent, self.errors = counted(beats, "sent"), counted(beats, "failed", "unknown")
-            if (at_ns := told_at_ns(beats)) is not None:
+            if (at_ns := last_beat_ns(beats)) is not None:
                 self._rate.add(at_ns, self.sent)
             self.service_times = phase_times(beats, self.phase.index) if self.phase else Counter()
 

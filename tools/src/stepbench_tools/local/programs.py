@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stepbench_tools.local.state import Server
 
 LIMIT_S = 60.0
-LOOK_S = 0.5
+POLL_S = 0.5
 _MOST_OUTPUT = 2_000
 
 
@@ -93,7 +93,7 @@ def run_logged(  # noqa: PLR0913 -- the program, and what bounds it
     process, deadline_s = psutil.Process(pid), time.monotonic() + timeout_s
     why = ""
     try:
-        while (code := _exit_code(process, min(LOOK_S, timeout_s))) is None and not why:
+        while (code := _exit_code(process, min(POLL_S, timeout_s))) is None and not why:
             if look is not None:
                 look()
             if needs is not None and not needs.runs():

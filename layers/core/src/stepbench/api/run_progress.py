@@ -17,9 +17,9 @@ from stepbench.progress import (
     activity,
     arrivals,
     counted,
+    last_beat_ns,
     left_s,
     share_done,
-    told_at_ns,
 )
 from stepbench.records.storage import layout
 
@@ -62,7 +62,7 @@ def read_progress(run: RunRecord, services: Services) -> Progress | None:
         errors=snapshot.errors,
         received=seen.received if seen else None,
         lag=seen.lag if seen else None,
-        at=datetime.fromtimestamp((told_at_ns(beats) or snapshot.now_ns) / 1e9, UTC),
+        at=datetime.fromtimestamp((last_beat_ns(beats) or snapshot.now_ns) / 1e9, UTC),
     )
 
 

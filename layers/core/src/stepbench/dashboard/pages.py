@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.verdict import RunComparison
 
 STATES = ("submitted", "queued", "running", *ENDED_STATES)
-MOST_DRAWN = 9
+MOST_CHARTS = 9
 """Series of a plan; the others are in the table of verdicts, and in the runs' reports."""
 MOST_OF_ANSWER = 170
 """Characters of a run's answer in the list of runs: a sentence of 25 words."""
@@ -68,7 +68,7 @@ def render_plan(name: str, trend: PlanTrend | None, form: CheckedForm) -> str:
     if trend is not None:
         from stepbench.report.regressions import render_trends  # noqa: PLC0415 -- for this page alone
 
-        section = render_trends(trend.series, trend.found, MOST_DRAWN, "/dashboard/runs/")
+        section = render_trends(trend.series, trend.found, MOST_CHARTS, "/dashboard/runs/")
         runs, left_out = len(trend.series.runs), trend.left_out
     return _render("plan", plan=name, trend=section, runs=runs, left_out=left_out, form=form)
 

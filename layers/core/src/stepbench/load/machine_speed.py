@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 SLICE_NS = 5_000_000
-LOOK_S = 1.3
+SPEED_CHECK_S = 1.3
 WARM_UP_S = 0.05
 """An idle core takes some time to raise its clock, which is no spell."""
 
 
-def look(
-    seconds: float = LOOK_S,
+def check_core(
+    seconds: float = SPEED_CHECK_S,
     now_ns: Callable[[], int] = time.monotonic_ns,
     cpu_ns: Callable[[], int] = time.thread_time_ns,
 ) -> SlowSpells:
@@ -39,7 +39,7 @@ def look(
     return find_slow_spells(edges_ns, work, cpu_ns() - before_ns)
 
 
-def look_at_cores(cores: Sequence[int] | None = None, seconds: float = LOOK_S) -> SlowSpells:
+def check_cores(cores: Sequence[int] | None = None, seconds: float = SPEED_CHECK_S) -> SlowSpells:
     """
     Look for so long on each core, one after the other, and return what was seen on all of them together.
 
@@ -49,16 +49,16 @@ def look_at_cores(cores: Sequence[int] | None = None, seconds: float = LOOK_S) -
         seconds: on each.
     """
     if not hasattr(os, "sched_setaffinity"):
-        return look(seconds)
+        return check_core(seconds)
     before = os.sched_getaffinity(0)
     found = []
     try:
         for core in dict.fromkeys((min(before), max(before)) if cores is None else cores):
             os.sched_setaffinity(0, {core})
-            found.append(look(seconds))
+            found.append(check_core(seconds))
     finally:
         os.sched_setaffinity(0, before)
-    return SlowSpells.merged(found) or look(seconds)
+    return SlowSpells.merged(found) or check_core(seconds)
 
 
 def count_work(length_ns: int, now_ns: Callable[[], int]) -> tuple[list[int], list[int]]:

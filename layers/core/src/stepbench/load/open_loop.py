@@ -72,7 +72,7 @@ class OpenLoop:
         self._send_until_ns = limits.send_until_ns
         self._next = first_row
         self._end = recorder.rows
-        self._made: PendingRequest | None = None
+        self._prepared: PendingRequest | None = None
         self._in_flight: dict[int, PendingRequest] = {}
         self._waits_for_answer = False
         self._stopped = False
@@ -141,8 +141,8 @@ class OpenLoop:
             due_ns = self._recorder.t0_ns[row]
             if due_ns > self._clock.now_ns():
                 self._timer.call_at(due_ns, self._offer_due)
-                if self._made is None and has_place:
-                    self._made = self._make_row(row)
+                if self._prepared is None and has_place:
+                    self._prepared = self._make_row(row)
                 return
             if not has_place:
                 self._waits_for_answer = True
@@ -151,12 +151,12 @@ class OpenLoop:
         asyncio.get_running_loop().call_soon(self._offer_due)
 
     def _start(self, row: int) -> None:
-        made = self._made or self._make_row(row)
-        self._made = None
-        self._in_flight[row] = made
+        prepared = self._prepared or self._make_row(row)
+        self._prepared = None
+        self._in_flight[row] = prepared
         self._next = row + 1
         try:
-            made.send(partial(self._ended, row))
+            prepared.send(partial(self._ended, row))
         except Exception as error:  # noqa: BLE001 -- see `FailedRequest`
             if row in self._in_flight:
                 self._ended(row, failed_in_driver(error, self._clock))
@@ -195,8 +195,8 @@ class OpenLoop:
         self._drain_alarm = asyncio.get_running_loop().call_later(ABANDON_TIMEOUT_S, self._all_answered)
 
     def _abandon(self) -> None:
-        for made in list(self._in_flight.values()):
-            made.abandon()
+        for pending in list(self._in_flight.values()):
+            pending.abandon()
 
     def _close_rows(self) -> None:
         for row in list(self._in_flight):

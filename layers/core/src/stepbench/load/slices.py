@@ -219,21 +219,21 @@ class ClientConnections:
         operation = self._operations.at(sequence, client)
         start = partial(self._recorder.start, sequence, operation.kind, client)
         try:
-            made = self._make(operation)
+            pending = self._make(operation)
         except Exception:
             start()
             self._free.append(client)
             raise
-        return _LentConnection(made, start, partial(self._free.append, client))
+        return _LentConnection(pending, start, partial(self._free.append, client))
 
 
 class _LentConnection:
     """`PendingRequest`, on a connection that is given back with the answer."""
 
-    __slots__ = ("_done", "_give_back", "_made", "_start")
+    __slots__ = ("_done", "_give_back", "_pending", "_start")
 
-    def __init__(self, made: PendingRequest, start: Callable[[], None], give_back: Callable[[], None]) -> None:
-        self._made = made
+    def __init__(self, pending: PendingRequest, start: Callable[[], None], give_back: Callable[[], None]) -> None:
+        self._pending = pending
         self._start = start
         self._give_back = give_back
 
@@ -241,7 +241,7 @@ class _LentConnection:
         self._start()
         self._done: Callable[[Result], None] | None = done
         try:
-            self._made.send(self._ended)
+            self._pending.send(self._ended)
         except Exception:
             if self._done is not None:
                 self._done = None
@@ -249,7 +249,7 @@ class _LentConnection:
             raise
 
     def abandon(self) -> None:
-        self._made.abandon()
+        self._pending.abandon()
 
     def _ended(self, operated: Result) -> None:
         done, self._done = self._done, None

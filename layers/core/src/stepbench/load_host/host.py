@@ -144,15 +144,15 @@ class LoadHost:
             with self._children:
                 process.start()
             its.close()
-            while not (told := wait([ours, process.sentinel], BEAT_S)) and time.monotonic() < deadline:
+            while not (ready := wait([ours, process.sentinel], BEAT_S)) and time.monotonic() < deadline:
                 self._send("heartbeat", token)
             answer = _received(ours)
-            if not wait([process.sentinel], END_S if told else 0):
+            if not wait([process.sentinel], END_S if ready else 0):
                 process.kill()
                 wait([process.sentinel], END_S)
             with self._children:  # a start elsewhere reads the exit codes of all, and who comes second reads 255
                 process.join(1)
-        if not told:
+        if not ready:
             return {"errorType": TIMED_OUT, "errorMessage": f"stopped after {self._limit_s:g} s"}
         crash = f"the writer's process ended with exit code {process.exitcode}"
         return answer or {"errorType": CRASHED, "errorMessage": crash}

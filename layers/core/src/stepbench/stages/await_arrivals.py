@@ -60,20 +60,20 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     failed = {event for event, completed in (ends or {}).items() if not completed}
     arrived = min(entries, expected)
     limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.offered.drain_limit_s * 1e9)
-    told = arrived if ends is None else len(ends)
-    enough = entries + len(failed) >= expected and told >= expected
+    ended = arrived if ends is None else len(ends)
+    enough = entries + len(failed) >= expected and ended >= expected
     # Before giving up too: the table may lack pointers to files that are in the bucket.
     if enough or services.clock.now_ns() > limit_ns or _any_in_fallback(tag, services):
         joined = read_records(spec, services.runs, services.table).joined
         expected = int(np.count_nonzero(joined.expected))
         arrived = int(np.count_nonzero(joined.expected & (joined.t4_ns > 0)))
         limit_ns = joined.limit_ns
-        told = arrived
+        ended = arrived
         if ends is not None:
             events = tuple(_expected_events(joined, tag))
             expected -= sum(event in failed and not is_there for event, is_there in events)
-            told = sum(event in ends and is_there for event, is_there in events)
-    done = min(arrived, told) >= expected or services.table.flag(tag, layout.CANCELLED) is not None
+            ended = sum(event in ends and is_there for event, is_there in events)
+    done = min(arrived, ended) >= expected or services.table.flag(tag, layout.CANCELLED) is not None
     time_is_up = services.clock.now_ns() > limit_ns
     return AwaitArrivalsOutput(done=done or time_is_up, expected=expected, arrived=arrived)
 

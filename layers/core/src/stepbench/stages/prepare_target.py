@@ -32,9 +32,9 @@ from stepbench.records.storage import layout
 from stepbench.stages.leftovers import CAUSE_CHARS, finish, is_over
 from stepbench.stages.target_driver import (
     find_unreached,
-    one_look_s,
     reach_target,
     refuse_if_cancelled,
+    single_try_limit_s,
     undo_if_cancelled,
 )
 from stepbench.stages.tear_down_target import cancel, remove, tear_down
@@ -57,7 +57,7 @@ EMULATED_DELIVERY_LIMIT_S = 120
 PREPARE_LIMIT_S = PRELOAD_FOR_S + 120
 """For all that is made and written before the load; the function has 15 minutes."""
 POLL_S = 1.0
-LOOK_S = 2.0
+CANCEL_POLL_S = 2.0
 WATCH_LANES = (0, 1)
 FORMER_LIMIT_S = 30
 """So long an earlier trial of the run, which holds the lease, is torn down before this one waits as for any other."""
@@ -181,7 +181,7 @@ def _tear_down_former(holder: Lease, spec: TrialSpec, services: Services, build:
     cancel(holder.tag, f"trial {spec.index + 1} of its run has begun", services)
     former = TrialRef(run_id=holder.run_id, trial=holder.trial, tag=holder.tag)
     until_ns = services.clock.now_ns() + FORMER_LIMIT_S * 10**9
-    limit_s = one_look_s(services) if find_unreached(spec, services) else None
+    limit_s = single_try_limit_s(services) if find_unreached(spec, services) else None
     try:
         while not tear_down(former, services, build=build, limit_s=limit_s):
             if services.clock.now_ns() >= until_ns:
@@ -212,7 +212,7 @@ async def _prepare(spec: TrialSpec, driver: Driver, services: Services) -> None:
     """
     preparing = asyncio.create_task(driver.prepare())
     try:
-        while not (await asyncio.wait({preparing}, timeout=LOOK_S))[0]:
+        while not (await asyncio.wait({preparing}, timeout=CANCEL_POLL_S))[0]:
             await asyncio.to_thread(refuse_if_cancelled, spec.tag, services)
     except TrialCancelledError:
         return  # what has been made is undone next

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stepbench.records.formats.refused_deliveries import Batch
     from stepbench.services import Services
 
-LOOK_NS = 30_000_000_000
+COLLECT_LIMIT_NS = 30_000_000_000
 """A queue is looked through for so long at most; what is left stays there, and the alarm with it."""
 EMPTY_POLLS = 5
 """A short poll asks some of a queue's servers only; a long one would take every trial a second, where none is there."""
@@ -60,7 +60,7 @@ def collect_refused(ref: TrialRef, services: Services) -> None:
 def _collect(ref: TrialRef, url: str, services: Services) -> None:
     own: dict[str, RefusedDelivery] = {}
     receipts: dict[str, str] = {}
-    until_ns = services.clock.now_ns() + LOOK_NS
+    until_ns = services.clock.now_ns() + COLLECT_LIMIT_NS
     for message in _messages(url, until_ns, services):
         receipts[message["MessageId"]] = message["ReceiptHandle"]
         if delivery := _read(message, ref.tag, services):
@@ -95,27 +95,27 @@ def _keep(ref: TrialRef, own: dict[str, RefusedDelivery], services: Services) ->
 
 def _read(message: dict[str, Any], tag: str, services: Services) -> RefusedDelivery | None:
     """Return a message as the trial's; None where it is another's."""
-    told = parse_message(message["Body"])
-    found = _events(told, tag, services) if told else None
-    if told is None or found is None:
+    parsed = parse_message(message["Body"])
+    found = _events(parsed, tag, services) if parsed else None
+    if parsed is None or found is None:
         return None
     records, events = found
     return RefusedDelivery(
-        message_id=message["MessageId"], condition=told.condition, error=told.error, records=records, events=events
+        message_id=message["MessageId"], condition=parsed.condition, error=parsed.error, records=records, events=events
     )
 
 
-def _events(told: Message, tag: str, services: Services) -> tuple[int, tuple[str, ...]] | None:
-    if told.batch is None:
-        return events_of(told.payload, tag)
-    if f":table/{services.settings.target_table_prefix}{tag}/stream/" not in told.batch.stream_arn:
+def _events(parsed: Message, tag: str, services: Services) -> tuple[int, tuple[str, ...]] | None:
+    if parsed.batch is None:
+        return events_of(parsed.payload, tag)
+    if f":table/{services.settings.target_table_prefix}{tag}/stream/" not in parsed.batch.stream_arn:
         return None
     try:
-        _, events = events_of(stream_event(_records(told.batch, services)), tag) or (0, ())
+        _, events = events_of(stream_event(_records(parsed.batch, services)), tag) or (0, ())
     except (ClientError, BotoCoreError):
         logger.exception("the stream's batch could not be read")
         events = ()
-    return told.batch.records, events
+    return parsed.batch.records, events
 
 
 def _records(batch: Batch, services: Services) -> Iterator[dict[str, Any]]:

@@ -109,7 +109,7 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     services.runs.put_model(layout.run_key(task.run_id, "manifest.json"), manifest)
     services.runs.put_bytes(layout.run_key(task.run_id, "report.html"), page.encode(), "text/html; charset=utf-8")
     output = run_output(summary, f"s3://{services.runs.bucket}/{layout.run_key(task.run_id, '')}".rstrip("/"))
-    return output if found is None else with_regressions(output, found.told, confirm=found.confirm)
+    return output if found is None else with_regressions(output, found.announced, confirm=found.confirm)
 
 
 def _regressions(summary: RunSummary, services: Services) -> RunRegressions | None:
@@ -142,9 +142,9 @@ def _with_tear_down(ref: TrialRef, result: TrialResult, services: Services) -> T
     """Add what the tear-down noted, which comes after the trial's own result."""
     found = _read(layout.trial_key(ref, "removed.json"), TornDown, services)
     removed = found.removed if isinstance(found, TornDown) else ()
-    made = None if found else _read(layout.trial_key(ref, "made.json"), Made, services)
-    if isinstance(made, Made) and made.names:
-        result = add_left(result, made)
+    prepared = None if found else _read(layout.trial_key(ref, "made.json"), Made, services)
+    if isinstance(prepared, Made) and prepared.names:
+        result = add_left(result, prepared)
     summary = result.summary.model_copy(update={"removed": removed})
     looked = _read(layout.trial_key(ref, "remaining.json"), RemainingObjects, services)
     if isinstance(looked, RemainingObjects):

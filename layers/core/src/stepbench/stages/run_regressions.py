@@ -45,7 +45,7 @@ class RunRegressions(NamedTuple):
     """The report's section on the plan's runs, a line for each series that got worse, and whether to confirm it."""
 
     section: str
-    told: tuple[str, ...]
+    announced: tuple[str, ...]
     confirm: bool
 
 
@@ -64,8 +64,10 @@ def find_run_regressions(
     found = series_of([*read_baseline(settings, known, services), *known])
     regressions = find_regressions(found.series, settings, found.not_comparable)
     services.runs.put_model(layout.run_key(run.run_id, FOUND), regressions)
-    told = tuple(f"{each.series.name}: {each.text}" for each in regressions.findings if each.told and _is_worse(each))
-    return RunRegressions(render_trends(found.series, regressions), told, regressions.confirm)
+    announced = tuple(
+        f"{each.series.name}: {each.text}" for each in regressions.findings if each.told and _is_worse(each)
+    )
+    return RunRegressions(render_trends(found.series, regressions), announced, regressions.confirm)
 
 
 def read_plan_runs(plan: str, team: str, services: Services, *, until: str = "") -> list[PlanRun]:

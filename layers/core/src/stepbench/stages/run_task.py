@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from stepbench.experiments.dataflow.tasks.sandbox import Invocation
     from stepbench.stages.task_place import Table, TaskPlace
 
-LOOK_S = 1.0
-LOOK_RETRY = RetryLimits(attempts=1, connect_s=1, answer_s=1, whole_s=2)
+CANCEL_POLL_S = 1.0
+CANCEL_RETRY = RetryLimits(attempts=1, connect_s=1, answer_s=1, whole_s=2)
 _SPOILED = 1
 """The exit code of a process in which the computing of a task that was given up goes on."""
 
@@ -59,7 +59,7 @@ def open_task_sandbox(environ: Mapping[str, str], imported_ns: int) -> TaskSandb
     """Open a sandbox whose handler was loaded at `imported_ns`, and import the libraries of its application, if any."""
     if application := environ.get("APPLICATION"):
         preload(application)
-    place, flags = open_task_place(environ), open_table(environ, LOOK_RETRY)
+    place, flags = open_task_place(environ), open_table(environ, CANCEL_RETRY)
     return TaskSandbox(Sandbox(environ, imported_ns), place, flags)
 
 
@@ -103,7 +103,7 @@ async def _run_unless_cancelled(
     item: TaskItem, sandbox: TaskSandbox, invocation: Invocation, cancellation: CancellationWatcher
 ) -> TaskRow | None:
     work = asyncio.ensure_future(_run(item, sandbox, invocation))
-    cancellation.tell(asyncio.get_running_loop(), work.cancel)
+    cancellation.notify(asyncio.get_running_loop(), work.cancel)
     try:
         return await work
     except asyncio.CancelledError:
@@ -140,11 +140,11 @@ class CancellationWatcher:
     A table that does not answer is no reason to stop: the row has its own way out.
     """
 
-    def __init__(self, table: Table, item: TaskItem, *, look_s: float = LOOK_S) -> None:
+    def __init__(self, table: Table, item: TaskItem, *, poll_s: float = CANCEL_POLL_S) -> None:
         self._table = table
         self._tag = item.ref.tag
         self._who = f"task#{item.event}#{item.stage}#{item.index}"
-        self._look_s = look_s
+        self._poll_s = poll_s
         self._ended = threading.Event()
         self._changed = threading.Lock()
         self._cancel: Callable[[], object] = _nothing
@@ -155,7 +155,7 @@ class CancellationWatcher:
         """Begin to look."""
         self._thread.start()
 
-    def tell(self, loop: asyncio.AbstractEventLoop, cancel: Callable[[], object]) -> None:
+    def notify(self, loop: asyncio.AbstractEventLoop, cancel: Callable[[], object]) -> None:
         """Have `cancel` called on the loop when the trial is cancelled, or now if it was."""
         with self._changed:
             self._cancel = partial(loop.call_soon_threadsafe, cancel)
@@ -171,7 +171,7 @@ class CancellationWatcher:
 
     def _watch(self) -> None:
         beats = 0
-        while not self._check_cancelled() and not self._ended.wait(self._look_s):
+        while not self._check_cancelled() and not self._ended.wait(self._poll_s):
             self._beat()
             beats += 1
         if beats:

@@ -21,7 +21,7 @@ from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.drivers.protocol import Warmable
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
 from stepbench.experiments.registry import build_driver
-from stepbench.load.machine_speed import LOOK_S, look
+from stepbench.load.machine_speed import SPEED_CHECK_S, check_core
 from stepbench.load.process import cores_of, cpu_share, gc_paused
 from stepbench.load.slices import Ends, Instruments, Slice, build_slice, most_alarms_per_s
 from stepbench.load.timer import Timer, best_timer, spin_ns
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from stepbench.stages.target_driver import BuildDriver
 
 
-LOOK_SHARE, LEAST_LOOK_S = 0.1, 0.3
+SPEED_CHECK_SHARE, LEAST_SPEED_CHECK_S = 0.1, 0.3
 """Of the time until the slice begins; connecting and measuring the clock come after it."""
 
 
@@ -61,7 +61,7 @@ class Bench:
     timer: Callable[[Clock, int], Timer] = best_timer
     run: Callable[[Coroutine[Any, Any, RunWriterOutput]], RunWriterOutput] = run_measuring
     cpu_s: Callable[[], float] = time.process_time
-    look: Callable[[float], SlowSpells] = look
+    check_core: Callable[[float], SlowSpells] = check_core
     """It takes the CPU for so many seconds, so it is before the writer connects, and well before its load is due."""
     beat_s: float = 1.0
     flush_s: float = 10.0
@@ -121,7 +121,7 @@ async def _attempt(
     task: RunWriterInput, spec: TrialSpec, services: Services, build: BuildDriver, bench: Bench
 ) -> RunWriterOutput:
     clock = bench.clock()
-    slow_spells = _look(task, services, bench, clock)
+    slow_spells = _check_speed(task, services, bench, clock)
     driver = build(spec, services.settings, clock)
     due_ns = max(task.item.start_at_ns, clock.now_ns())
     try:
@@ -143,11 +143,11 @@ async def _attempt(
     return _conclude(attempt)
 
 
-def _look(task: RunWriterInput, services: Services, bench: Bench, clock: Clock) -> SlowSpells | None:
+def _check_speed(task: RunWriterInput, services: Services, bench: Bench, clock: Clock) -> SlowSpells | None:
     """Return how fast a sandbox of our own runs; None if others share the machine, or there is too little time left."""
-    seconds = min(LOOK_S, LOOK_SHARE * (task.item.start_at_ns - clock.now_ns()) / 1e9)
+    seconds = min(SPEED_CHECK_S, SPEED_CHECK_SHARE * (task.item.start_at_ns - clock.now_ns()) / 1e9)
     alone = not (services.settings.emulator or services.settings.load_host)
-    return bench.look(seconds) if alone and seconds >= LEAST_LOOK_S else None
+    return bench.check_core(seconds) if alone and seconds >= LEAST_SPEED_CHECK_S else None
 
 
 def _sample_clock(attempt: _Attempt) -> None:

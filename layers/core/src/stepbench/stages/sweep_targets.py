@@ -175,7 +175,10 @@ def _ending(arn: str, services: Services) -> tuple[str, str]:
     status = execution_status(arn, services)
     if status in {RUNNING, GONE}:
         return status, "Step Functions does not know its execution any more"
-    told = services.aws("stepfunctions").describe_execution(executionArn=arn)
-    cause = str(told.get("cause") or "")
-    parts = ("" if status == ABORTED and cause else str(told.get("error") or ""), cause)  # who stops it says all of it
+    execution = services.aws("stepfunctions").describe_execution(executionArn=arn)
+    cause = str(execution.get("cause") or "")
+    parts = (
+        "" if status == ABORTED and cause else str(execution.get("error") or ""),
+        cause,
+    )
     return status, ": ".join(filter(None, parts)) or f"its execution ended as {status}"

@@ -37,7 +37,7 @@ A store that is only just starting, or resuming, is waited for; here the servers
 Aurora that has paused resumes in 15 s, and after a day of rest in 30 s or more.
 """
 REACH_POLL_S = 1.0
-ONE_LOOK_LIMIT_S, EMULATED_ONE_LOOK_LIMIT_S = 10.0, 3.0
+SINGLE_TRY_LIMIT_S, EMULATED_SINGLE_TRY_LIMIT_S = 10.0, 3.0
 """A store that has not answered an earlier trial of the run has so long to show that it is back."""
 
 
@@ -104,7 +104,7 @@ def reach_target(spec: TrialSpec, services: Services, build: BuildDriver | None 
     """
     Open the trial's driver once the store has answered; nothing has been made in it by then.
 
-    A store that has not answered an earlier trial of the run is asked once, for `one_look_s`.
+    A store that has not answered an earlier trial of the run is asked once, for `single_try_limit_s`.
 
     Raises:
         TargetUnreachableError: it has not answered in the time for it, or will not have us.
@@ -117,7 +117,9 @@ def reach_target(spec: TrialSpec, services: Services, build: BuildDriver | None 
     with ExitStack() as stack:
         while True:
             try:
-                opened = _open_answering(stack, spec, services, build, one_look_s(services) if earlier else None)
+                opened = _open_answering(
+                    stack, spec, services, build, single_try_limit_s(services) if earlier else None
+                )
                 break
             except TargetUnavailableError as error:
                 if earlier:
@@ -144,9 +146,9 @@ def _open_answering(
     return opened
 
 
-def one_look_s(services: Services) -> float:
+def single_try_limit_s(services: Services) -> float:
     """Return how long a store that has not answered an earlier trial of the run has to do so."""
-    return EMULATED_ONE_LOOK_LIMIT_S if services.settings.emulator else ONE_LOOK_LIMIT_S
+    return EMULATED_SINGLE_TRY_LIMIT_S if services.settings.emulator else SINGLE_TRY_LIMIT_S
 
 
 def find_unreached(spec: TrialSpec, services: Services) -> str:

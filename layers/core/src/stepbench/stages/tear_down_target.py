@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver, OpenDriver
 
-QUIET_S = 5
+SILENT_S = 5
 """Writers and watchers beat once a second: one silent for so long is gone."""
 CALL_LIMIT_S = 20
 ENDED = "the trial has ended"
@@ -174,7 +174,7 @@ def _note_remaining(ref: TrialRef, opened: OpenDriver, services: Services) -> No
 
 def alive(tag: str, services: Services) -> tuple[str, ...]:
     """Return writers and watchers of the trial that still run, as far as their heartbeats tell."""
-    since_ns = services.clock.now_ns() - QUIET_S * _SECOND_NS
+    since_ns = services.clock.now_ns() - SILENT_S * _SECOND_NS
     beats = services.table.beats(tag)
     return tuple(who for who, beat in beats.items() if not beat.get("ended") and int(beat["at_ns"]) > since_ns)
 

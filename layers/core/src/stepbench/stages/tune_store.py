@@ -134,9 +134,9 @@ def _seen_s(spec: TrialSpec, ends: Iterable[DagEnd], services: Services) -> dict
             ended_ns[event.phase].append(end.ended_ns)
     for number, phase in enumerate(trial.phases):
         schedule = services.runs.find_model(layout.phase_key(spec.ref, number, "plan.json"), PhaseSchedule)
-        made = ended_ns[number]
-        if phase.closed is None or phase.closed.operations is None or schedule is None or not made:
+        ended = ended_ns[number]
+        if phase.closed is None or phase.closed.operations is None or schedule is None or not ended:
             continue
-        rounds = -(-len(made) // phase.closed.clients)
-        seen[trial.dag_of(phase).name] = max(0.001, (max(made) - schedule.start_at_ns) / 1e9) / rounds
+        rounds = -(-len(ended) // phase.closed.clients)
+        seen[trial.dag_of(phase).name] = max(0.001, (max(ended) - schedule.start_at_ns) / 1e9) / rounds
     return seen

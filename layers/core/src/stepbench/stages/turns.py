@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from stepbench.settings import Settings
 
 _NO_LONGER_WAITING = frozenset({"TaskDoesNotExist", "TaskTimedOut", "InvalidToken"})
-_LOOKS = 20
+_TRIES = 20
 """So often is looked again where somebody else was quicker."""
-_BUSY = f"queue of runs: {{}} {{}} was changed by others {_LOOKS} times while it was looked at; try again"
+_BUSY = f"queue of runs: {{}} {{}} was changed by others {_TRIES} times while it was looked at; try again"
 
 
 def let_in(targets: Iterable[str], services: Services) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def leave(run_id: str, services: Services) -> tuple[str, ...]:
 
     A call that breaks off is made up for by the next one: the run's entry is forgotten last.
     """
-    for _ in range(_LOOKS):
+    for _ in range(_TRIES):
         entry = services.register.entry(run_id)
         if entry is None:
             return ()
@@ -65,7 +65,7 @@ def execution_arn(run_id: str, settings: Settings) -> str:
 def _let_in_first(target: str, services: Services) -> str | None:
     """Let in the first in a target's line, if it is the first in all of its lines; return it if this call did so."""
     register = services.register
-    for _ in range(_LOOKS):
+    for _ in range(_TRIES):
         first = register.first(target)
         if first is None:
             return None

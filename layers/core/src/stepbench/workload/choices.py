@@ -102,14 +102,14 @@ class Choices:
         self._workload = workload
         self._stream = stream
         self._inserts = 0
-        self._made = 0
+        self._next_block = 0
         self._kept_from = 0
         self._blocks: dict[int, BlockColumns] = {}
         self._keep_from(first // BLOCK)
 
     def prepare(self, operations: int) -> None:
         """Make the choices below this sequence number now."""
-        while self._made * BLOCK < operations:
+        while self._next_block * BLOCK < operations:
             self._make()
 
     def at(self, sequence: int) -> Choice:
@@ -138,17 +138,17 @@ class Choices:
         for dropped in range(self._kept_from, number):
             self._blocks.pop(dropped, None)
         self._kept_from = number
-        while self._made <= number:
+        while self._next_block <= number:
             self._make()
 
     def _make(self) -> None:
         # What lies before the first has to be made all the same: its inserts decide what comes after.
-        made = choose_block(self._workload, self._stream, self._made, self._inserts)
-        self._inserts += int(np.count_nonzero(made.kind == Kind.INSERT))
-        if self._made >= self._kept_from:
-            record, rows = array("q", made.record.tobytes()), array("q", made.rows.tobytes())
-            self._blocks[self._made] = BlockColumns(made.kind.tobytes(), record, rows)
-        self._made += 1
+        block = choose_block(self._workload, self._stream, self._next_block, self._inserts)
+        self._inserts += int(np.count_nonzero(block.kind == Kind.INSERT))
+        if self._next_block >= self._kept_from:
+            record, rows = array("q", block.record.tobytes()), array("q", block.rows.tobytes())
+            self._blocks[self._next_block] = BlockColumns(block.kind.tobytes(), record, rows)
+        self._next_block += 1
 
 
 def choose_block(workload: Workload, stream: ClientStream, block: int, inserts: int) -> Block:

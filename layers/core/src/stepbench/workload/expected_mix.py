@@ -132,8 +132,8 @@ def _synthetic_bytes(dag: Dag, stage: Stage, sizes: dict[str, int | None]) -> in
 
 def _read_by_each(dag: Dag, stage: Stage, sizes: dict[str, int | None]) -> int | None:
     if stage.takes_input:
-        made = dag.input is not None and dag.input.source is None and dag.input.maker == SYNTHETIC_MAKER
-        return int(dag.input.parameters.get("input_bytes", SYNTHETIC_BYTES)) if dag.input and made else None
+        is_synthetic = dag.input is not None and dag.input.source is None and dag.input.maker == SYNTHETIC_MAKER
+        return int(dag.input.parameters.get("input_bytes", SYNTHETIC_BYTES)) if dag.input and is_synthetic else None
     stages = dag.by_name
     known: list[int | None] = []
     for edge in stage.inputs:

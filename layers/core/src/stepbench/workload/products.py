@@ -105,7 +105,7 @@ class Products:
         other = mix_bits(bits ^ version)
         described = (bits >> 20) % _DESCRIPTIONS
         if version:
-            described = _alike(described, _DESCRIPTIONS, other >> 20)
+            described = _congruent(described, _DESCRIPTIONS, other >> 20)
         seller = (bits >> 40) % _SELLERS
         country, city = _PLACES[seller % len(_PLACES)]
         created_ms = self._created_ms(number)
@@ -190,11 +190,11 @@ def _stock(bits: int, version: int, other: int) -> dict[str, str]:
     """Return count and price: as inserted by the product's bits, of another version by that one's."""
     count, cents = (bits >> 50) % 900, (bits >> 30) % 90_000
     if version:
-        count, cents = _alike(count, 900, other >> 50), _alike(cents, 90_000, other >> 30)
+        count, cents = _congruent(count, 900, other >> 50), _congruent(cents, 90_000, other >> 30)
     return {"count": str(100 + count), "price": f"{100 + cents // 100}.{cents % 100:02d}"}
 
 
-def _alike(at: int, size: int, bits: int) -> int:
+def _congruent(at: int, size: int, bits: int) -> int:
     """Choose a number below `size` that leaves the same remainder as `at`."""
     remainder = at % PRIME
     return remainder + PRIME * (bits % -((remainder - size) // PRIME))

@@ -320,19 +320,19 @@ class LateRead:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._told = threading.Event()
+        self._messages = threading.Event()
 
     def run(self) -> None:
         """Read."""
         (part,) = self._progress.divide(len(BODY), 1)
         self._progress.begin()
         part.add(memoryview(BODY))
-        self._told.wait(30)
+        self._messages.wait(30)
         self._progress.end()
 
     def interrupt(self) -> None:
         """End."""
-        self._told.set()
+        self._messages.set()
 
 
 def test_an_unforeseen_error_is_a_row_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,8 +96,8 @@ class TrueTransfer:
 
     def line(self) -> str:
         """Return it as JSON, with what was drawn for it and the simulated hour."""
-        told = asdict(self) | {"fate": self.fate._asdict(), "hour": hour_of(self.number)}
-        return json.dumps(told)
+        fields = asdict(self) | {"fate": self.fate._asdict(), "hour": hour_of(self.number)}
+        return json.dumps(fields)
 
 
 def draw_fate(jitter: Jitter, seed: int, number: int) -> Fate:

@@ -132,8 +132,8 @@ class ReferenceStore:
     def _deliver(self, trial: Trial, dues: Sequence[Due], now_ns: int) -> None:
         deliveries = []
         for due in dues:
-            made, later = trial.deliver(due, now_ns)
-            deliveries += made
+            due_now, later = trial.deliver(due, now_ns)
+            deliveries += due_now
             for each in later:
                 self.schedule(trial, each)
         if not deliveries:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 1024 * 1024
 """A plan is far smaller."""
 _MAX_THREADS, MOST_UNREAD = 16, 64
-_READ_S, _LOOK_S = 10, 0.5
+_READ_S, _IDLE_POLL_S = 10, 0.5
 _MOST_DIGITS = 20
 _ADDRESS = re.compile(rb'\b(href|src|action)="/(?!/)')
 """In pages, where texts have no quotation marks."""
@@ -72,7 +72,7 @@ class Server(ThreadingHTTPServer):
         super().__init__((LOOPBACK, port), _Handler)
         self.gate = Gate(self.server_port)
         self.ask = send
-        self.timeout = _LOOK_S
+        self.timeout = _IDLE_POLL_S
         self.slots = threading.BoundedSemaphore(_MAX_THREADS)
         self._unread: dict[socket.socket, float] = {}
         self._changing = threading.Lock()

@@ -40,7 +40,7 @@ class WatchProbe:
     clock: Clock
     t1_ns: dict[bytes, int] = field(default_factory=dict)
     t4_ns: dict[bytes, int] = field(default_factory=dict)
-    _told: asyncio.Event = field(default_factory=asyncio.Event)
+    _confirmed: asyncio.Event = field(default_factory=asyncio.Event)
     _ended: GrpcAnswer | None = None
 
     @classmethod
@@ -114,17 +114,17 @@ class WatchProbe:
         question = pb.WatchRequest(create_request=create).SerializeToString()
         self.connection.subscribe(WATCH, question, self._arrived, self._end)
         async with asyncio.timeout(_LIMIT_S):
-            await self._told.wait()
+            await self._confirmed.wait()
         if self._ended is not None:
             raise ConnectionAbortedError(str(CallError(self._ended)))
 
     def _arrived(self, t4_ns: int, raw: bytes) -> None:
         answer = pb.WatchResponse.FromString(raw)
         if answer.created:
-            self._told.set()
+            self._confirmed.set()
         for event in answer.events:
             self.t4_ns[event.kv.key] = t4_ns
 
     def _end(self, answer: GrpcAnswer) -> None:
         self._ended = answer
-        self._told.set()
+        self._confirmed.set()

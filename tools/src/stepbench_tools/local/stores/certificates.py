@@ -55,13 +55,13 @@ def make_certificates(directory: Path, names: Sequence[x509.GeneralName] = NAMES
     server = server.add_extension(
         x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
     )
-    made = certificates_in(directory)
-    for path, builder in ((made.authority, authority), (made.certificate, server)):
+    paths = certificates_in(directory)
+    for path, builder in ((paths.authority, authority), (paths.certificate, server)):
         signed = builder.sign(authority_key, hashes.SHA256())
         _write(path, signed.public_bytes(serialization.Encoding.PEM), _PUBLIC)
     encoding, layout = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    _write(made.key, key.private_bytes(encoding, layout, serialization.NoEncryption()), _PRIVATE)
-    return made
+    _write(paths.key, key.private_bytes(encoding, layout, serialization.NoEncryption()), _PRIVATE)
+    return paths
 
 
 def certificates_in(directory: Path) -> Certificates:

@@ -57,8 +57,8 @@ def _build_extension(installation: Installation) -> Path:
         for file in [*sources.glob("*.control"), *sources.glob("*.sql")]:
             shutil.copyfile(file, scripts / file.name)
         _compile(sources, installation.programs / "include" / "server", target / "aws_lambda.so")
-    for made in (target, *target.rglob("*")):
-        made.chmod(0o755 if made.is_dir() or made.suffix == ".so" else 0o644)
+    for path in (target, *target.rglob("*")):
+        path.chmod(0o755 if path.is_dir() or path.suffix == ".so" else 0o644)
     return target
 
 

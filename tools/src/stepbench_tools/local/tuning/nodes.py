@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from stepbench_tools.local.stores.cassandra.configuration import Profile
     from stepbench_tools.local.stores.cassandra.java import Installation
 
-_READY_POLL_S, _READY_LOOKS = 0.1, 300
+_READY_POLL_S, _READY_POLLS = 0.1, 300
 _LOAD = TrialPlan(
     experiment="dataflow",
     target=CassandraTarget(store="cassandra"),
@@ -109,12 +109,12 @@ class TunedNode:
     async def _prepare(self, spec: TrialSpec, configuration: CassandraConfiguration | None) -> None:
         blobs = self._blobs(spec)
         await blobs.prepare()
-        for _ in range(_READY_LOOKS):
+        for _ in range(_READY_POLLS):
             if await blobs.ready():
                 break
             await asyncio.sleep(_READY_POLL_S)
         else:
-            message = f"Cassandra's table was not ready within {_READY_LOOKS * _READY_POLL_S:g} s"
+            message = f"Cassandra's table was not ready within {_READY_POLLS * _READY_POLL_S:g} s"
             raise TargetUnavailableError(message)
         await blobs.close()
         await self._tuning(spec).apply(configuration)

@@ -94,7 +94,7 @@ class AwsAccess:
         self._clock = clock
         self._limits = limits or limits_of(spec.offered, answer_limit_s)
         self._session = boto3.session.Session(region_name=settings.aws_region)
-        self._made: list[Any] = []
+        self._clients: list[Any] = []
         self.boto: Callable[[str], Any] = cache(self._client)
         self._wire: SignedClient | None = None
         self.path_prefix = ""
@@ -173,7 +173,7 @@ class AwsAccess:
         wire, self._wire = self._wire, None
         if wire is not None:
             await wire.close()
-        for client in self._made:
+        for client in self._clients:
             client.close()
 
     def provider(self, aws_name: str) -> str:
@@ -186,7 +186,7 @@ class AwsAccess:
         own = self._endpoint if service == self._service else None
         url = own or self._settings.aws_endpoint_url or None
         client = bounded_client(self._session.client(service, endpoint_url=url, config=_CONTROL))  # type: ignore[call-overload]
-        self._made.append(client)
+        self._clients.append(client)
         return client
 
 

@@ -52,11 +52,11 @@ def statements_of(tag: str, *, product: bool) -> Statements:
     """Return a statement for each kind of request."""
     table = f"{keyspace_of(tag)}.records"
     names = [f'"{name}"' for name in FIELD_BYTES] if product else ["value"]
-    listed, marks = ", ".join(names), ", ".join("?" for _ in names)
+    listed, placeholders = ", ".join(names), ", ".join("?" for _ in names)
     changed = ", ".join(f'"{name}" = ?' for name in UPDATED) if product else "value = ?"
     return Statements(  # names are ours, values stand beside the text
         read=f"SELECT {listed} FROM {table} WHERE key = ?",  # noqa: S608
-        write=f"INSERT INTO {table} (key, {listed}) VALUES (?, {marks})",  # noqa: S608
+        write=f"INSERT INTO {table} (key, {listed}) VALUES (?, {placeholders})",  # noqa: S608
         update=f"UPDATE {table} SET {changed} WHERE key = ?",  # noqa: S608
         scan=f"SELECT key, {listed} FROM {table} WHERE token(key) >= token(?) LIMIT ?",  # noqa: S608
     )

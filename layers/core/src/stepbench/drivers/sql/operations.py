@@ -62,8 +62,8 @@ class SqlOperations(ABC):
         self._database = database
         self._workload = workload_of(spec)
         offered = self._workload.mix.kinds | PROBED
-        made = statements(database.table, RecordCheck(self._workload, spec.tag))
-        by_kind = {kind: run for kind, run in made.items() if kind in offered}
+        all_kinds = statements(database.table, RecordCheck(self._workload, spec.tag))
+        by_kind = {kind: run for kind, run in all_kinds.items() if kind in offered}
         self._conninfo = partial(database.access.conninfo, options=database.session_options)
         limits = limits_of(spec.offered, answer_limit_s)
         self._executor = SqlExecutor(self._conninfo, by_kind, clock, limits, reuse=self._workload.reuse)
@@ -158,8 +158,8 @@ class SqlOperations(ABC):
 
     async def _preloading_session(self) -> SqlSession:
         access = self._database.access
-        made = await connect(await access.conninfo(), self._clock, CONNECT_LIMIT_S)
-        return SqlSession(made.pgconn, self._clock, access.control_limit_s)
+        connection = await connect(await access.conninfo(), self._clock, CONNECT_LIMIT_S)
+        return SqlSession(connection.pgconn, self._clock, access.control_limit_s)
 
     def _control(self) -> AbstractAsyncContextManager[BoundedConnection]:
         return self._database.access.control(self._spec, self._database.permanent)

@@ -101,8 +101,8 @@ def statements(table: Table, check: RecordCheck | None = None) -> Statements:
         text = sql.SQL(template).format(table=table.name, value=value).as_bytes(None)
         return Statement(name.encode(), text, arguments)
 
-    def reading(made: Statement, judge: Callable[[RecordCheck, Request, PGresult], str]) -> Statement:
-        return made if check is None else made._replace(judge=partial(judge, check))
+    def reading(statement: Statement, judge: Callable[[RecordCheck, Request, PGresult], str]) -> Statement:
+        return statement if check is None else statement._replace(judge=partial(judge, check))
 
     if table.of_rows:
         select = statement("stepbench_select_row", _SELECT_ROW, lambda _: [])

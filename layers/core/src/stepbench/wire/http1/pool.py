@@ -104,11 +104,11 @@ class HttpPool:
             OSError: the server cannot be reached (TimeoutError and ssl.SSLError are kinds of it).
         """
         count = min(connections, self._limits.connections) - len(self._open) - len(self._dialling)
-        made = await asyncio.gather(*(self._connect() for _ in range(count)), return_exceptions=True)
-        for connection in made:
+        opened = await asyncio.gather(*(self._connect() for _ in range(count)), return_exceptions=True)
+        for connection in opened:
             if isinstance(connection, HttpConnection):
                 self._admit(connection)
-        for failure in made:
+        for failure in opened:
             if isinstance(failure, BaseException):
                 raise failure
 

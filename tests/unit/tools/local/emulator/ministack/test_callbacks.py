@@ -21,7 +21,7 @@ STOCK = "7f9a-stock"
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have silence noticed as soon as it has lasted."""
-    monkeypatch.setattr(callbacks, "_LOOK_S", LIMIT_S / 5)
+    monkeypatch.setattr(callbacks, "_POLL_S", LIMIT_S / 5)
 
 
 class Service:

@@ -103,13 +103,13 @@ def reserve_concurrency_by_template(modules: Mapping[str, Any]) -> None:
     stock = provider.create
 
     def create(self: Any, request: Any) -> Any:  # noqa: ANN401 -- as the original
-        made = stock(self, request)
+        event = stock(self, request)
         reserved = request.desired_state.get("ReservedConcurrentExecutions")
-        if made.status.name == "SUCCESS" and reserved is not None:
+        if event.status.name == "SUCCESS" and reserved is not None:
             request.aws_client_factory.lambda_.put_function_concurrency(
-                FunctionName=made.resource_model["FunctionName"], ReservedConcurrentExecutions=int(reserved)
+                FunctionName=event.resource_model["FunctionName"], ReservedConcurrentExecutions=int(reserved)
             )
-        return made
+        return event
 
     provider.create = create
 

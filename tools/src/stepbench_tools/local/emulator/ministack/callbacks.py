@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 Json = dict[str, Any]
-_LOOK_S = 0.5
+_POLL_S = 0.5
 
 
 def await_signs_of_life(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunctions`
@@ -57,7 +57,7 @@ def _watch(tokens: Any, token: str, limit_s: float) -> None:  # noqa: ANN401 -- 
     """End the wait for a token once its last heartbeat is too long ago; go when the wait has ended."""
     seen, beat, known = time.monotonic(), None, False
     while time.monotonic() - seen < limit_s:
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
         found = tokens.get(token)
         if found is None:
             if known:

@@ -52,15 +52,15 @@ def limit_unzipped_size(provisioners: Any, service: Any) -> None:  # noqa: ANN40
     stock = handlers["create"]  # an update goes through the API's own check
 
     def create(*arguments: Any) -> Any:  # noqa: ANN401 -- as the original
-        made = stock(*arguments)
-        function = service._functions[made[0]]  # noqa: SLF001
+        answer = stock(*arguments)
+        function = service._functions[answer[0]]  # noqa: SLF001
         layers = function["config"].get("Layers")
         refused = service._validate_total_unzipped_size(function.get("code_zip"), layers)  # noqa: SLF001
         if refused:
-            del service._functions[made[0]]  # noqa: SLF001
-            message = f"{made[0]}: {json.loads(refused[2])['message']}"
+            del service._functions[answer[0]]  # noqa: SLF001
+            message = f"{answer[0]}: {json.loads(refused[2])['message']}"
             raise ValueError(message)  # as MiniStack's own provisioners say no
-        return made
+        return answer
 
     handlers.update(create=create)
 
@@ -88,13 +88,13 @@ def _bounded(stock: Any, failure: Any, *, of_result: bool) -> Any:  # noqa: ANN4
     """Return the function with a limit on what it makes, and with `of_result` on what it is given, a state's result."""
 
     def apply(state: Json, *rest: Any, **named: Any) -> Any:  # noqa: ANN401 -- JSON
-        made = stock(state, *rest, **named)
-        for data in (*rest, made) if of_result else (made,):
+        answer = stock(state, *rest, **named)
+        for data in (*rest, answer) if of_result else (answer,):
             if len(json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()) > STATE_BYTES:
                 said = f"a result with a size exceeding the maximum number of bytes service limit ({STATE_BYTES})"
                 name = state.get("Resource", state.get("Type"))
                 raise failure(TOO_LARGE, f"The state/task '{name}' returned {said}.")
-        return made
+        return answer
 
     return apply
 

@@ -58,7 +58,7 @@ def supply_condition_keys(actions: Any) -> None:  # noqa: ANN401 -- the module `
 
 def _line(context: Any, decision: str) -> str:  # noqa: ANN401 -- MiniStack's EvalContext
     role, _, session = context.principal_arn.partition(_ASSUMED)[2].partition("/")
-    told = {
+    fields = {
         "role": role,
         "session": session,
         "action": context.action,
@@ -67,7 +67,7 @@ def _line(context: Any, decision: str) -> str:  # noqa: ANN401 -- MiniStack's Ev
         "context": {key: value for key, value in context.service_context.items() if value is not None},
         "decision": decision,
     }
-    return json.dumps(told, sort_keys=True, default=str)
+    return json.dumps(fields, sort_keys=True, default=str)
 
 
 def _writer(path: Path) -> Callable[[str], None]:

@@ -110,15 +110,15 @@ def sandbox_environment(service: Any, shared: Any) -> Callable[[Json, str, int],
     base = shared.base_environment()
 
     def environment(config: Json, code_dir: str, port: int) -> dict[str, str]:
-        made: dict[str, str] = stock(config, code_dir, port)
+        environment: dict[str, str] = stock(config, code_dir, port)
         if not is_python(config):
-            return made
+            return environment
         function = config.get("FunctionName", "")
         own = service._runtime_env_vars(config)  # noqa: SLF001
         layers = layer_folders(service, config)
         return {
             **base,
-            **{name: value for name, value in made.items() if name in GIVEN and value},
+            **{name: value for name, value in environment.items() if name in GIVEN and value},
             **{name: str(value) for name, value in own.items() if name not in GIVEN},  # as CloudFormation has them
             "TMPDIR": base["TMPDIR"],
             "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function}",
@@ -157,11 +157,11 @@ def patch_layers(service: Any, provisioners: Any, folders: Any) -> None:  # noqa
         return str(folders.folder(blob)) if kind == "layer" else stock_dir(blob, kind)
 
     def create(logical_id: str, properties: Json, *rest: Any) -> Any:  # noqa: ANN401 -- as the original
-        made = stock_create(logical_id, properties, *rest)
-        blob = service._resolve_layer_zip(made[0])  # noqa: SLF001
+        created = stock_create(logical_id, properties, *rest)
+        blob = service._resolve_layer_zip(created[0])  # noqa: SLF001
         if blob:
             folders.folder(blob)
-        return made
+        return created
 
     service._docker_extracted_dir = extracted_dir  # noqa: SLF001
     handlers.update(create=create)

@@ -129,8 +129,8 @@ def sample_no_traces(service: Any) -> None:  # noqa: ANN401 -- the module `lambd
     stock = service._xray_trace_id_for_invocation  # noqa: SLF001 -- wrapped
 
     def trace_id(config: Json, inbound_trace_header: str | None = None) -> str | None:
-        made: str | None = stock(config, inbound_trace_header)
-        return made and made.replace("Sampled=1", "Sampled=0")
+        header: str | None = stock(config, inbound_trace_header)
+        return header and header.replace("Sampled=1", "Sampled=0")
 
     service._xray_trace_id_for_invocation = trace_id  # noqa: SLF001
 

@@ -28,7 +28,7 @@ Json = dict[str, Any]
 LAYERS = "LAYERS"
 """A container's variable: ARNs of layers, with commas."""
 STOP_TIMEOUT_S = 30.0
-LOOK_S = 0.1
+TASK_POLL_S = 0.1
 STOPPED_BY_USER = 143
 CAPACITY = "Capacity is unavailable at this time. Please try again later or in a different availability zone"
 _ABORTED = "execution aborted"
@@ -95,9 +95,9 @@ class Parts:
         override: Json = next(named, {})
         keeper = Path(__file__).parents[1] / "task_process.py"
         stop_s = str(container.get("stopTimeout") or STOP_TIMEOUT_S)
-        told = (task["taskArn"], task["clusterArn"], definition, container, task["launchType"])
+        identity = (task["taskArn"], task["clusterArn"], definition, container, task["launchType"])
         environment = self.environment(definition, container, override)
-        task["_metadata_tokens"] = [self.ecs._register_metadata(*told, environment, True, None)]  # noqa: FBT003, SLF001 -- MiniStack's own
+        task["_metadata_tokens"] = [self.ecs._register_metadata(*identity, environment, True, None)]  # noqa: FBT003, SLF001 -- MiniStack's own
         return subprocess.Popen(  # noqa: S603 -- what the task definition says
             [self.python, "-P", str(keeper), stop_s, *self.command(container, override)],
             env=environment,
@@ -123,16 +123,16 @@ def run_as_processes(parts: Parts) -> None:
             answer = stock_run(data)
         if answer[0] >= 400:  # noqa: PLR2004 -- HTTP
             return answer
-        told = json.loads(answer[2])
-        tasks = [ecs._tasks[each["taskArn"]] for each in told["tasks"]]  # noqa: SLF001
+        answered = json.loads(answer[2])
+        tasks = [ecs._tasks[each["taskArn"]] for each in answered["tasks"]]  # noqa: SLF001
         for task in tasks:
             task.update(lastStatus="PENDING", startedAt=None, _startup_stable=False)
-        told["tasks"] = [ecs._sanitize(task) for task in tasks]  # noqa: SLF001
+        answered["tasks"] = [ecs._sanitize(task) for task in tasks]  # noqa: SLF001
         for task in tasks:
             context = contextvars.copy_context()  # account and region, by which MiniStack keeps tasks
             work = (parts, task, data.get("overrides") or {})
             threading.Thread(target=context.run, args=(_run, *work), daemon=True, name="task").start()
-        return ecs.json_response(told)
+        return ecs.json_response(answered)
 
     def stop_task(data: Json) -> Any:  # noqa: ANN401 -- a response
         cluster = ecs._resolve_cluster_name(data.get("cluster", "default"))  # noqa: SLF001
@@ -198,15 +198,15 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
     def run_task(resource: str, given: Any) -> Any:  # noqa: ANN401 -- JSON
         data = machines._pascal_to_camel(given)  # noqa: SLF001
         status, _, body = ecs._run_task(data)  # noqa: SLF001
-        told = json.loads(body)
+        answered = json.loads(body)
         if status >= 400:  # noqa: PLR2004 -- HTTP
-            name = str(told.get("__type", "AmazonECSException")).rpartition("#")[2]
-            raise failure(error=f"ECS.{name}", cause=told.get("message", ""))
+            name = str(answered.get("__type", "AmazonECSException")).rpartition("#")[2]
+            raise failure(error=f"ECS.{name}", cause=answered.get("message", ""))
         if not resource.endswith(".sync"):
-            return told
-        if told["failures"]:
-            raise failure(error="AmazonECS.Unknown", cause=json.dumps(_pascal(told)))
-        return _await(machines, ecs, told["tasks"][0], execution.get())
+            return answered
+        if answered["failures"]:
+            raise failure(error="AmazonECS.Unknown", cause=json.dumps(_pascal(answered)))
+        return _await(machines, ecs, answered["tasks"][0], execution.get())
 
     machines._run_distributed_map = run_map  # noqa: SLF001
     _end_when_stopped(machines, execution)
@@ -248,7 +248,7 @@ def _await(machines: Any, ecs: Any, started: Json, execution: Json | None) -> Js
     while (task := json.loads(ecs._describe_tasks(of)[2])["tasks"][0])["lastStatus"] != "STOPPED":  # noqa: SLF001
         if execution is not None and execution["status"] != "RUNNING":
             ecs._stop_task({"cluster": of["cluster"], "task": started["taskArn"], "reason": _ABORTED})  # noqa: SLF001
-        time.sleep(LOOK_S)
+        time.sleep(TASK_POLL_S)
     if any(container.get("exitCode") != 0 for container in task["containers"]):
         raise machines._ExecutionError(error="States.TaskFailed", cause=json.dumps(_pascal(task)))  # noqa: SLF001
     result: Json = _pascal(task)

@@ -63,10 +63,10 @@ def describe_objects(objects: ObjectAccounting) -> str:
         "were still there at the trial's tear-down, which removed them": objects.left_by_ends,
         "are of executions without an end, and were left to the trial's tear-down": objects.not_deleted,
     }
-    told = [f"{count(number)} {words}" for words, number in parts.items() if number]
+    outcomes = [f"{count(number)} {words}" for words, number in parts.items() if number]
     if objects.in_doubt:
-        told.append(f"removal of {count(objects.in_doubt)} not confirmed")
+        outcomes.append(f"removal of {count(objects.in_doubt)} not confirmed")
     if objects.failed:
         not_there = f", {count(objects.not_found)} of them of objects that were not there" if objects.not_found else ""
-        told.append(f"{counted(objects.failed, 'transfer')} failed{not_there}")
-    return f"Of {count(objects.expected)} objects: {'; '.join(told)}."
+        outcomes.append(f"{counted(objects.failed, 'transfer')} failed{not_there}")
+    return f"Of {count(objects.expected)} objects: {'; '.join(outcomes)}."

@@ -75,13 +75,13 @@ def dag_groups(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> di
 
 def same_work(groups: Sequence[DagGroup]) -> Iterator[tuple[Place, list[DagGroup]]]:
     """Yield each window with the groups that did the same work there, where there are several."""
-    alike: dict[tuple[Place, str], list[DagGroup]] = {}
+    same: dict[tuple[Place, str], list[DagGroup]] = {}
     for group in groups:
         flow = group.first.dataflow
         for window in flow.windows if flow else ():
             place = Place(window.dag, window.phase, window.window)
-            alike.setdefault((place, _work(group.first, window.dag)), []).append(group)
-    for (place, _), members in alike.items():
+            same.setdefault((place, _work(group.first, window.dag)), []).append(group)
+    for (place, _), members in same.items():
         if len(members) > 1:
             yield place, members
 

@@ -66,8 +66,8 @@ def _answer(place: Place, groups: list[DagGroup], question: _Question, values: V
         for group in groups
         if not group.first.emulated and (runs := values(group)) and all(run.value for run in runs)
     ]
-    told = {names[group.name] for group, _ in known} | set(emulated)
-    failed = [names[group.name] for group in groups if names[group.name] not in told]
+    with_result = {names[group.name] for group, _ in known} | set(emulated)
+    failed = [names[group.name] for group in groups if names[group.name] not in with_result]
     if len(known) + len(emulated) + len(failed) < 2:  # noqa: PLR2004 -- one has nothing beside it
         return
     sign = 1 if question.lowest else -1

@@ -171,8 +171,8 @@ def deferred_maker(reference: str) -> MakerFunction:
 
     def make(parameters: Mapping[str, Parameter], seed: int) -> bytes:
         module, _, name = reference.partition(":")
-        made: bytes = getattr(import_module(module), name)(parameters, seed)
-        return made
+        content: bytes = getattr(import_module(module), name)(parameters, seed)
+        return content
 
     return make
 
@@ -180,8 +180,8 @@ def deferred_maker(reference: str) -> MakerFunction:
 def _refuse_faults(name: str, given: Given) -> None:
     faults = faults_of(name, given)
     if faults:
-        told = [f"parameter {each.name} is {given.parameters[each.name]!r}, and {each.message}" for each in faults]
-        raise ApplicationError("; ".join(told))
+        messages = [f"parameter {each.name} is {given.parameters[each.name]!r}, and {each.message}" for each in faults]
+        raise ApplicationError("; ".join(messages))
 
 
 def _find(name: str, table: str) -> Any:  # noqa: ANN401 -- a task's function or a maker's

@@ -8,7 +8,7 @@ import numpy as np
 
 from stepbench.contracts.transfer.plan import MIB
 from stepbench.contracts.transfer.result import TransferCaveat, TransferCell
-from stepbench.experiments.transfer.analysis.reads import told
+from stepbench.experiments.transfer.analysis.reads import known_values
 from stepbench.experiments.transfer.analysis.stalls import find_stalls
 from stepbench.records.formats.transfer_columns import FAILED, UNKNOWN, UNTOLD
 from stepbench.stats.intervals import Series
@@ -31,7 +31,7 @@ def describe_cell(
     cell = tried.measured
     rates, seconds, first_ms = (
         Series(values, cell.sandbox_count)
-        for values in (cell.rates, cell.seconds, told(cell.columns.first_byte_ns) / 1e6)
+        for values in (cell.rates, cell.seconds, known_values(cell.columns.first_byte_ns) / 1e6)
     )
     fastest, slowest = (float(seconds.ascending[place]) if cell.n else None for place in (0, -1))
     return TransferCell(

@@ -137,7 +137,7 @@ def pairs_of(columns: TransferColumns) -> Iterator[tuple[PairName, Reads]]:
                 yield PairName(platform_name, source_name), Reads(by_time.take(chosen))
 
 
-def told(column: NDArray[np.int64]) -> Floats:
+def known_values(column: NDArray[np.int64]) -> Floats:
     """Return what is not untold in a column, as floats."""
     found: Floats = column[column != UNTOLD].astype(np.float64)
     return found

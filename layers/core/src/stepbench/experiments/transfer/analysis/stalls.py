@@ -68,8 +68,8 @@ def find_stalls(cell: Reads) -> Stalls:
     byte is untold, that is a part of the wait for the first MiB.
     """
     waits = _read_waits(cell)
-    told = waits.first_ns[waits.first_ns != UNTOLD]
-    first_limit = max(LEAST_NS, TIMES_PACE * float(np.median(told))) if told.size else np.inf
+    known = waits.first_ns[waits.first_ns != UNTOLD]
+    first_limit = max(LEAST_NS, TIMES_PACE * float(np.median(known))) if known.size else np.inf
     late = np.nonzero(waits.first_ns >= first_limit)[0]
     reads, stalls_ns = _long_waits(waits)
     judged = (np.diff(cell.columns.mib_offsets) > 0) | (waits.first_ns != UNTOLD)

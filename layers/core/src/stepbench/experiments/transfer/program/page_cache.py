@@ -31,7 +31,7 @@ def cached_share(descriptor: int, file_bytes: int) -> float | None:
     Of a file that is neither ours nor to be written by us the kernel calls every page present (since Linux 5.2), so
     that nothing leaks: of such a one nothing is said here.
     """
-    if not file_bytes or not _is_told(descriptor):
+    if not file_bytes or not _may_ask(descriptor):
         return None
     try:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -52,7 +52,7 @@ def cached_share(descriptor: int, file_bytes: int) -> float | None:
     return bytes(present).count(_IN_CORE) / pages
 
 
-def _is_told(descriptor: int) -> bool:
+def _may_ask(descriptor: int) -> bool:
     try:
         owner = os.fstat(descriptor).st_uid
         return owner == os.geteuid() or os.geteuid() == 0 or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)

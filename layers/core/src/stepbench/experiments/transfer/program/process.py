@@ -49,7 +49,7 @@ BEAT_RETRY = RetryLimits(attempts=1, connect_s=1, answer_s=1, whole_s=2)
 STORING_S = 30.0
 """A process that has to end at a given time keeps so much of it for its rows."""
 _GRACE_S = 1.0
-"""For a read that has been told to end."""
+"""A read that was interrupted has so long to end."""
 
 
 class Read(Protocol):
@@ -82,19 +82,20 @@ class Invocation:
     """
     A sandbox that is to run a process.
 
-    task: Lambda's request id, or the task's ARN. ends_s: when it is over, `time.monotonic`; None: nobody ends it. told:
-    what the one that waits is told, by other threads and signal handlers: reasons to stop, and reads that have ended.
+    task: Lambda's request id, or the task's ARN. ends_s: when it is over, `time.monotonic`; None: nobody ends it.
+    messages: what other threads and signal handlers send to the thread that waits: reasons to stop, and reads that have
+    ended.
     """
 
     def __init__(self, sandbox: Sandbox, task: str, ends_s: float | None = None) -> None:
         self.sandbox = sandbox
         self.task = task
         self.ends_s = ends_s
-        self.told: queue.SimpleQueue[Read | str] = queue.SimpleQueue()
+        self.messages: queue.SimpleQueue[Read | str] = queue.SimpleQueue()
 
     def stop(self, reason: str) -> None:
         """Have the process end its read, and store what it has."""
-        self.told.put(reason)
+        self.messages.put(reason)
 
 
 class Process:
@@ -105,7 +106,7 @@ class Process:
         self._item = task.item
         self._invocation = invocation
         self._sandbox = invocation.sandbox
-        self._told = invocation.told
+        self._messages = invocation.messages
         self._stopped = ""
         self.rows: list[TransferRow] = []
 
@@ -183,7 +184,7 @@ class Process:
                 read.run()
             except Exception as error:  # noqa: BLE001 -- whatever it is, it is the read's result
                 errors.append(error)
-            self._told.put(read)
+            self._messages.put(read)
 
         reader = threading.Thread(target=run, name="reader", daemon=True)
         given_up = self._hear() or self._await(reader, read)
@@ -195,11 +196,11 @@ class Process:
         return (progress, "ok", "") if progress.digest == file.digest else (progress, "failed", WRONG_DIGEST)
 
     def _hear(self) -> str:
-        """Return why the process has to stop, if it has been told; "" if it has not."""
-        while not self._told.empty():
-            told = self._told.get()
-            if isinstance(told, str):
-                self._stopped = told
+        """Return why the process has to stop; "" if it has not."""
+        while not self._messages.empty():
+            message = self._messages.get()
+            if isinstance(message, str):
+                self._stopped = message
         return self._stopped
 
     def _await(self, reader: threading.Thread, read: Read) -> str:
@@ -209,14 +210,14 @@ class Process:
         reason = ""
         while not reason:
             try:
-                told = self._told.get(timeout=max(until_s - time.monotonic(), 0.001))
+                message = self._messages.get(timeout=max(until_s - time.monotonic(), 0.001))
             except queue.Empty:
                 reason = reason_at_end
                 continue
-            if told is read:
+            if message is read:
                 return ""
-            if isinstance(told, str):
-                reason = self._stopped = told
+            if isinstance(message, str):
+                reason = self._stopped = message
         if reason == NO_TIME:
             self._stopped = reason
         read.interrupt()

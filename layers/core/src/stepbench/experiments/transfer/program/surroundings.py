@@ -56,10 +56,10 @@ def with_credentials(environ: Mapping[str, str], host: str = CREDENTIALS_HOST) -
 def find_task(environ: Mapping[str, str]) -> TaskPlace:
     """Return what the task's metadata endpoint (version 4) tells, if the environment names one and it answers."""
     uri = environ.get("ECS_CONTAINER_METADATA_URI_V4")
-    told = _fetch_json(f"{uri}/task") if uri else None
-    if told is None:
+    answer = _fetch_json(f"{uri}/task") if uri else None
+    if answer is None:
         return TaskPlace()
-    return TaskPlace(str(told.get("TaskARN", "")), str(told.get("AvailabilityZone", "")))
+    return TaskPlace(str(answer.get("TaskARN", "")), str(answer.get("AvailabilityZone", "")))
 
 
 def own_address() -> str:

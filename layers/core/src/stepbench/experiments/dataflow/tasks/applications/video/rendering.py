@@ -69,11 +69,11 @@ def render(parameters: Mapping[str, Parameter], seed: int) -> bytes:
 def truth_of(metadata: Mapping[str, str], number: int, chunk_s: float) -> int | None:
     """Return the digit that a chunk of a video of ours shows, by the file's fields; None if it is another's."""
     try:
-        told = json.loads(metadata.get(TRUTH, ""))
-        digit = int(told["digits"][int(number * chunk_s // told["chunk_s"])])
+        truth = json.loads(metadata.get(TRUTH, ""))
+        digit = int(truth["digits"][int(number * chunk_s // truth["chunk_s"])])
     except (ValueError, KeyError, TypeError, IndexError):
         return None
-    return digit if told["chunk_s"] % chunk_s == 0 else None
+    return digit if truth["chunk_s"] % chunk_s == 0 else None
 
 
 def _add_stream(output: Any, plan: _Plan) -> Any:  # noqa: ANN401 -- PyAV's
