@@ -27,7 +27,7 @@ from stepbench.contracts.transfer.result import (
     TransferStalls,
     TransferVariance,
 )
-from stepbench.experiments.transfer.analysis.drawn import draw_transfers
+from stepbench.experiments.transfer.analysis.chart_data import transfer_chart_data
 from stepbench.experiments.transfer.report.view import Transfers
 from stepbench.records.formats.transfer_columns import TransferColumns
 
@@ -186,7 +186,7 @@ PUBLISHED = (
 
 def transfers_of(rows: Sequence[TransferRow]) -> Transfers:
     """Return what is shown of rows; nothing stood in for anything."""
-    return Transfers(findings_of(rows), draw_transfers(TransferColumns.of(rows)))
+    return Transfers(findings_of(rows), transfer_chart_data(TransferColumns.of(rows)))
 
 
 def transfer_trial(rows: Sequence[TransferRow], name: str = "files", index: int = 0) -> TrialResult:

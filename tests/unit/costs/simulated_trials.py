@@ -27,7 +27,7 @@ from stepbench.costs.prices import Offered
 from stepbench.costs.standing import Deployment
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.experiments.dataflow.prices import transitions_of
-from stepbench.experiments.transfer.prices import TransferUse, transfer_cost
+from stepbench.experiments.transfer.prices import TransferUsage, transfer_cost
 from stepbench.stats.bracketing import ProbeResult, decide
 from stepbench.workload.arrivals import phase_offsets_ns
 from stepbench.workload.expected_mix import expected_mix
@@ -325,13 +325,13 @@ def _count_transfers(trial: TransferTrial, place: Place) -> tuple[float, float]:
         phases=1, needed=1, slices=trial.processes, on_host=False, transfers=trial.processes, tasks=len(task_s),
         invoked={each.function: each.invocations for each in functions} | {"AwaitTarget": 1, "CollectLogs": 1},
     )  # fmt: skip
-    use = TransferUse(
+    usage = TransferUsage(
         efs_bytes=round(read_mib * MIB) if "efs" in trial.sources else 0,
         s3_requests=trial.processes * trial.connections if "s3" in trial.sources else 0,
         functions=tuple(functions), transitions=trial_transitions(visits), task_s=tuple(task_s),
         processes=trial.processes,
     )  # fmt: skip
-    cost = transfer_cost(use, Deployment(emulator=place.emulator), 0)
+    cost = transfer_cost(usage, Deployment(emulator=place.emulator), 0)
     around_s = place.prepares_s + 1.2 * place.lead_s + place.between_s + place.finishes_s
     return around_s + max(free_s), (cost.actual or 0) + place.stages_s * GB_S_USD
 

@@ -13,16 +13,16 @@ from stepbench.costs.standing import Deployment
 from stepbench.experiments.dataflow.offering import dag_amounts
 from stepbench.experiments.dataflow.prices import (
     MODELLED_LOCALLY,
-    ExecutionUse,
+    ExecutionUsage,
     WindowCost,
-    WindowUse,
+    WindowUsage,
     transitions_of,
     window_costs,
 )
 from stepbench.experiments.estimates import budgeted, upper_bound
 
-ONE = ExecutionUse(latency_s=2, task_s=8, end_s=0, tasks=8, attempts=8, levels=3, puts=11, gets=12, moved_bytes=0)
-USE = WindowUse((ONE, ONE), busy_s=4, whole_s=100)
+ONE = ExecutionUsage(latency_s=2, task_s=8, end_s=0, tasks=8, attempts=8, levels=3, puts=11, gets=12, moved_bytes=0)
+USE = WindowUsage((ONE, ONE), busy_s=4, whole_s=100)
 FUNCTIONS = 8 * 1_769 / 1_024 * 1.66667e-5 + 9 * 2e-7
 STATES = (5 + 2 * 3 + 2 * 8) * 2.5e-5
 
@@ -54,9 +54,9 @@ def test_a_server_is_paid_by_the_hour() -> None:
 
 def test_a_serverless_cache_is_paid_by_the_kilobyte() -> None:
     """One put and 32 gets of 8 MiB: 33 x 8,192 units, and not 33 requests."""
-    use = WindowUse((ONE._replace(puts=1, gets=32, moved_bytes=33 * 8 * 2**20),), busy_s=4, whole_s=100)
+    usage = WindowUsage((ONE._replace(puts=1, gets=32, moved_bytes=33 * 8 * 2**20),), busy_s=4, whole_s=100)
     serverless = Deployment(options={"ElastiCache": "serverless"})
-    found = next(each for each in window_costs(use, "redis", serverless, own_server=False) if not each.idle)
+    found = next(each for each in window_costs(usage, "redis", serverless, own_server=False) if not each.idle)
     assert found.parts["store"] >= 33 * 8_192 * 2.3e-9
 
 

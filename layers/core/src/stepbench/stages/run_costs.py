@@ -35,16 +35,16 @@ def add_costs(summary: RunSummary, services: Services) -> RunSummary:
     Raises:
         RecordsUnavailableError: bucket or table do not answer.
     """
-    use = _use(summary, services)
+    usage = _billed_usage(summary, services)
     return summary.model_copy(
         update={
-            "cost_usd": run_cost(summary.trials, use, deployment(services.settings)),
+            "cost_usd": run_cost(summary.trials, usage, deployment(services.settings)),
             "per_dollar": per_dollar(summary.trials),
         }
     )
 
 
-def _use(summary: RunSummary, services: Services) -> RunUse:
+def _billed_usage(summary: RunSummary, services: Services) -> RunUse:
     began, ended = (datetime.fromisoformat(text) for text in (summary.started_at, summary.finished_at))
     if not services.settings.function_prefix:  # the command line, on the folder of what it had fetched
         return RunUse((ended - began).total_seconds(), None, NO_STACK, 0, None)

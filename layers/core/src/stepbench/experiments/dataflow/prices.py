@@ -30,7 +30,7 @@ STATES, STATES_OF_LEVEL = 5, 2
 MODELLED_LOCALLY = "modelled: AWS price x local time"
 
 
-class ExecutionUse(NamedTuple):
+class ExecutionUsage(NamedTuple):
     """
     What one execution used.
 
@@ -49,10 +49,10 @@ class ExecutionUse(NamedTuple):
     moved_bytes: int
 
 
-class WindowUse(NamedTuple):
+class WindowUsage(NamedTuple):
     """A window's executions. busy_s: for how long any went on. whole_s: from its begin to its end, or their last."""
 
-    executions: tuple[ExecutionUse, ...]
+    executions: tuple[ExecutionUsage, ...]
     busy_s: float
     whole_s: float
 
@@ -72,12 +72,12 @@ class WindowCost(NamedTuple):
     modelled: str
 
 
-def window_costs(use: WindowUse, store: str, deployment: Deployment, *, own_server: bool) -> Iterator[WindowCost]:
+def window_costs(usage: WindowUsage, store: str, deployment: Deployment, *, own_server: bool) -> Iterator[WindowCost]:
     """
     Yield costs by each price table, with and without idle hours.
 
     Args:
-        use: of one execution at least.
+        usage: of one execution at least.
         store: its name.
         deployment: of the stack.
         own_server: whether the store is one that the plan has named, and not the stack's.
@@ -88,8 +88,8 @@ def window_costs(use: WindowUse, store: str, deployment: Deployment, *, own_serv
     for name, priced in _tables(deployment.region):
         per_hour = priced.usd(amounts)
         for idle in (False, True):
-            hours = (use.whole_s if idle else use.busy_s) / 3_600 / len(use.executions)
-            each = [_parts(one, store, priced, deployment, paid=paid) for one in use.executions]
+            hours = (usage.whole_s if idle else usage.busy_s) / 3_600 / len(usage.executions)
+            each = [_parts(one, store, priced, deployment, paid=paid) for one in usage.executions]
             for parts in each:
                 parts["store"] += hours * per_hour
             usd = tuple(sum(parts.values()) for parts in each)
@@ -137,7 +137,7 @@ def _published(store: str) -> Iterator[Amount]:
         yield line(prices.ADDRESS_HOUR, 1)
 
 
-def _requests(one: ExecutionUse, store: str, deployment: Deployment, *, paid: bool) -> Iterator[Amount]:
+def _requests(one: ExecutionUsage, store: str, deployment: Deployment, *, paid: bool) -> Iterator[Amount]:
     if store == "s3":
         yield line(prices.S3_PUT, one.puts)
         yield line(prices.S3_GET, one.gets)
@@ -145,7 +145,7 @@ def _requests(one: ExecutionUse, store: str, deployment: Deployment, *, paid: bo
         yield line(prices.ELASTICACHE_ECPU, max(one.puts + one.gets, one.moved_bytes / ECPU_BYTES))
 
 
-def _parts(one: ExecutionUse, store: str, priced: _Prices, deployment: Deployment, *, paid: bool) -> dict[str, float]:
+def _parts(one: ExecutionUsage, store: str, priced: _Prices, deployment: Deployment, *, paid: bool) -> dict[str, float]:
     """Return the dollars of one execution, but for the hours of a server."""
     duration = prices.LAMBDA_ARM_GB_S if deployment.arm64 else prices.LAMBDA_GB_S
     task_gb = float(deployment.options.get("TaskMemorySize") or TASK_MEMORY_MB) / 1_024

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 import stepbench
 from stepbench.experiments.report.page_templates import page_environment, page_scripts, page_style
-from stepbench.experiments.transfer.analysis.drawn import draw_transfers
+from stepbench.experiments.transfer.analysis.chart_data import transfer_chart_data
 from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.experiments.transfer.report.figures import NAMES
 from stepbench.experiments.transfer.report.view import Transfers, transfer_view
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def view_dataset(name: str, table: pa.Table, published: tuple[PublishedTransfer, ...] = ()) -> TransferView:
     """Return what a dataset's rows show; `published` numbers are set beside its own."""
     columns = columns_of(table)
-    shown = Transfers(find_transfers(columns), draw_transfers(columns), stand_ins_of(table), published)
+    shown = Transfers(find_transfers(columns), transfer_chart_data(columns), stand_ins_of(table), published)
     return transfer_view(name, "dataset", shown)
 
 

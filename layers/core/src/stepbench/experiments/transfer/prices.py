@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stepbench.costs.standing import Deployment
 
 
-class TransferUse(NamedTuple):
+class TransferUsage(NamedTuple):
     """
     What a trial did.
 
@@ -41,35 +41,35 @@ NO_TRANSITIONS = "state transitions: without log lines nobody knows how often lo
 HEARTBEATS = "heartbeats and logs"
 
 
-def transfer_cost(use: TransferUse, deployment: Deployment, estimate_usd: float) -> Cost:
+def transfer_cost(usage: TransferUsage, deployment: Deployment, estimate_usd: float) -> Cost:
     """Return the trial's cost by what it did; what was not counted is named, and charged by the estimate."""
-    billed = bill(*_amounts(use, deployment), region=deployment.region)
+    billed = bill(*_amounts(usage, deployment), region=deployment.region)
     left_out = [HEARTBEATS, LATER, READS]
-    left_out += [TASK_START] if use.task_s else []
-    left_out += [NO_LOG, NO_TRANSITIONS] if use.functions is None else []
+    left_out += [TASK_START] if usage.task_s else []
+    left_out += [NO_LOG, NO_TRANSITIONS] if usage.functions is None else []
     return Cost(
         estimate=estimate_usd,
         actual=billed.total_usd,
         charged=max(billed.total_usd, estimate_usd),
         items=billed.lines,
         left_out=tuple(left_out),
-        incomplete=("load", "control") if use.functions is None or use.task_s else ("control",),
+        incomplete=("load", "control") if usage.functions is None or usage.task_s else ("control",),
         emulated=bool(deployment.emulator),
         prices=describe_prices(deployment.region),
     )
 
 
-def _amounts(use: TransferUse, deployment: Deployment) -> Iterator[Amount]:
+def _amounts(usage: TransferUsage, deployment: Deployment) -> Iterator[Amount]:
     vcpu = float(deployment.options.get("FargateCpu") or FARGATE_VCPU * 1_024) / 1_024
     memory_gb = float(deployment.options.get("FargateMemory") or FARGATE_GB * 1_024) / 1_024
-    task_hours = sum(max(FARGATE_LEAST_S, spent_s) for spent_s in use.task_s) / 3_600
-    yield line(prices.EFS_READ, use.efs_bytes / 1e9)
-    yield line(prices.S3_GET, use.s3_requests)
+    task_hours = sum(max(FARGATE_LEAST_S, spent_s) for spent_s in usage.task_s) / 3_600
+    yield line(prices.EFS_READ, usage.efs_bytes / 1e9)
+    yield line(prices.S3_GET, usage.s3_requests)
     yield line(prices.FARGATE_VCPU_HOUR, task_hours * vcpu, "a minute a task, or its reads if they took longer")
     yield line(prices.FARGATE_GB_HOUR, task_hours * memory_gb)
-    yield line(prices.RESULTS_PUT, use.processes, "the rows of each process")
-    if use.transitions is not None:
-        yield line(prices.STATE_TRANSITION, use.transitions, "counted by states, see the cost guide")
-    if use.functions is not None:
-        uses = [FunctionUse(each.function, each.invocations, each.billed_gb_s) for each in use.functions]
+    yield line(prices.RESULTS_PUT, usage.processes, "the rows of each process")
+    if usage.transitions is not None:
+        yield line(prices.STATE_TRANSITION, usage.transitions, "counted by states, see the cost guide")
+    if usage.functions is not None:
+        uses = [FunctionUse(each.function, each.invocations, each.billed_gb_s) for each in usage.functions]
         yield from function_amounts(uses, arm64=deployment.arm64)

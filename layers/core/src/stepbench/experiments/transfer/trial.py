@@ -14,10 +14,10 @@ from stepbench.contracts.result import Accounting, Caveat, Clock, Failure, Trial
 from stepbench.contracts.transfer.plan import MIB
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.digits import counted
-from stepbench.experiments.transfer.analysis.drawn import draw_transfers
+from stepbench.experiments.transfer.analysis.chart_data import transfer_chart_data
 from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.experiments.transfer.evidence import gather_transfers
-from stepbench.experiments.transfer.prices import TransferUse, transfer_cost
+from stepbench.experiments.transfer.prices import TransferUsage, transfer_cost
 from stepbench.records.formats.transfer_columns import TransferColumns
 from stepbench.records.storage.stored_transfers import first_attempts
 
@@ -64,12 +64,12 @@ def transfer_result(evidence: TransferEvidence) -> TrialResult:
         caveats=tuple(_caveats(evidence, rows, accounting, failure)),
         invocations=functions,
         slow_spells=evidence.slow_spells,
-        cost_usd=transfer_cost(_use(evidence, functions), evidence.deployment, spec.estimate_usd),
+        cost_usd=transfer_cost(_billed_usage(evidence, functions), evidence.deployment, spec.estimate_usd),
         transfers=findings,
         stand_ins=evidence.served.stand_ins,
         published_transfers=plan.published,
     )
-    return TrialResult(summary=summary, series=(), phases=(), ecdf=(), transfers=draw_transfers(columns))
+    return TrialResult(summary=summary, series=(), phases=(), ecdf=(), transfers=transfer_chart_data(columns))
 
 
 def _account(evidence: TransferEvidence, rows: tuple[TransferRow, ...], again: int) -> Accounting:
@@ -179,7 +179,7 @@ def _log_differences(evidence: TransferEvidence) -> Iterator[Caveat]:
         )
 
 
-def _use(evidence: TransferEvidence, functions: tuple[Invocations, ...]) -> TransferUse:
+def _billed_usage(evidence: TransferEvidence, functions: tuple[Invocations, ...]) -> TransferUsage:
     rows, collection = evidence.rows, evidence.collection
     known = collection is not None and not collection.shared and collection.seen >= collection.expected
     tasks: dict[str, int] = {}
@@ -187,7 +187,7 @@ def _use(evidence: TransferEvidence, functions: tuple[Invocations, ...]) -> Tran
         if row.platform == "fargate":
             tasks[row.task or row.sandbox] = tasks.get(row.task or row.sandbox, 0) + (row.transfer_ns or 0)
     used = functions if known else None
-    return TransferUse(
+    return TransferUsage(
         efs_bytes=sum(row.received_bytes for row in rows if row.source == "efs"),
         s3_requests=sum(_requests(row, evidence.spec.transfer.connections) for row in rows),
         functions=used,

@@ -40,7 +40,7 @@ class ExecutionCount:
         rows = list(tasks.rows)
         failed = [row for row in rows if row.outcome == "failed"]
         tried = len(tasks.attempts)
-        self._counts.update({"started": 1, ending: 1, "tasks": tried, "attempts": tried + tasks.made_again})
+        self._counts.update({"started": 1, ending: 1, "tasks": tried, "attempts": tried + tasks.repeated})
         self._counts.update({"failed_attempts": len(failed), "cold_starts": sum(row.cold for row in rows)})
         self._errors.update(row.error or UNEXPLAINED for row in failed)
         if execution.failed and execution.end is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.contracts.dataflow.result import DataflowCost
-from stepbench.experiments.dataflow.prices import WindowUse, window_costs
+from stepbench.experiments.dataflow.prices import WindowUsage, window_costs
 from stepbench.model.spans import covered
 from stepbench.stats.intervals import Series
 
@@ -34,12 +34,12 @@ def dataflow_costs(tally: WindowTally, billing: Billing) -> Iterator[DataflowCos
 
     One that has not arrived performs nothing, whatever it has cost: its performance per dollar is 0.
     """
-    if not tally.uses:
+    if not tally.usages:
         return
-    use = WindowUse(tuple(tally.uses), busy_s(tally.spans_ns), max(tally.length_s, _until_last_s(tally)))
-    for cost in window_costs(use, billing.store, billing.deployment, own_server=billing.own_server):
+    usage = WindowUsage(tuple(tally.usages), busy_s(tally.spans_ns), max(tally.length_s, _until_last_s(tally)))
+    for cost in window_costs(usage, billing.store, billing.deployment, own_server=billing.own_server):
         usd = np.array(cost.usd)
-        latency_s = np.array([one.latency_s for one in tally.uses])
+        latency_s = np.array([one.latency_s for one in tally.usages])
         yield DataflowCost(
             dag=tally.dag.name,
             window=tally.result.name,

@@ -122,7 +122,7 @@ class ExecutionTasks:
         return (row for rows in self.attempts.values() for row in rows)
 
     @property
-    def made_again(self) -> int:
+    def repeated(self) -> int:
         """Return how many attempts there were beside each task's first, those that were killed without a row, too."""
         return sum(rows[-1].attempt for rows in self.attempts.values())
 

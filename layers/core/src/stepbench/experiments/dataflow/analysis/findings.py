@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.dataflow.chart_data import DrawnDataflow
+from stepbench.contracts.dataflow.chart_data import DrawnDataflow, TuningMark
 from stepbench.contracts.dataflow.result import DataflowFindings
 from stepbench.experiments.dataflow.analysis.accounting import ExecutionCount, ObjectCount
 from stepbench.experiments.dataflow.analysis.answers import find_answers
+from stepbench.experiments.dataflow.analysis.chart_data import Bins, gantt
 from stepbench.experiments.dataflow.analysis.costs import dataflow_costs
-from stepbench.experiments.dataflow.analysis.drawn import Bins, gantt
 from stepbench.experiments.dataflow.analysis.executions import ExecutionTasks, find_executions
-from stepbench.experiments.dataflow.analysis.marks import tuning_marks
 from stepbench.experiments.dataflow.analysis.windows import WindowTally
 from stepbench.experiments.dataflow.tasks.sources import shown_dags
 from stepbench.workload.expected_mix import expected_mix
@@ -22,12 +21,14 @@ if TYPE_CHECKING:
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.tuned import TuningStep
     from stepbench.experiments.dataflow.analysis.costs import Billing
     from stepbench.experiments.dataflow.analysis.evidence import DagRecords
     from stepbench.experiments.dataflow.analysis.executions import Execution
     from stepbench.records.join.joined import Joined
 
 MOST_RESULTS = 40
+NS_PER_S = 1_000_000_000
 
 
 def find_dataflow(
@@ -38,7 +39,7 @@ def find_dataflow(
     billing: Billing,
 ) -> tuple[DataflowFindings, DrawnDataflow]:
     """
-    Return what the report shows of a trial's DAGs, and what its charts draw.
+    Return what the report shows of a trial's DAGs, and the data of its charts.
 
     Raises:
         AccountingError: the rows contradict each other.
@@ -59,7 +60,7 @@ def find_dataflow(
         tuning=records.tuning,
     )
     findings = findings.model_copy(update={"answers": tuple(find_answers(findings))})
-    return findings, _drawn(pass_, executions, records, spec)
+    return findings, _chart_data(pass_, executions, records, spec)
 
 
 class _Pass:
@@ -94,7 +95,7 @@ class _Pass:
                     self.differing.add(name)
 
 
-def _drawn(pass_: _Pass, executions: Sequence[Execution], records: DagRecords, spec: TrialSpec) -> DrawnDataflow:
+def _chart_data(pass_: _Pass, executions: Sequence[Execution], records: DagRecords, spec: TrialSpec) -> DrawnDataflow:
     by_event = {each.event: each for each in executions}
     gantts = []
     for tally in pass_.tallies:
@@ -102,5 +103,17 @@ def _drawn(pass_: _Pass, executions: Sequence[Execution], records: DagRecords, s
             tasks = ExecutionTasks(tally.dag, records.tasks.of(event))
             gantts.append(gantt(by_event[event], tasks, tally.result))
     bin_s, bins = pass_.bins.result(tuple(phase.name for phase in spec.offered.phases))
-    marks = tuple(tuning_marks(records.tuning, pass_.zero_ns))
-    return DrawnDataflow(gantts=tuple(gantts), bin_s=bin_s, bins=bins, marks=marks)
+    tuning_marks = tuple(_tuning_mark(step, pass_.zero_ns) for step in records.tuning)
+    return DrawnDataflow(gantts=tuple(gantts), bin_s=bin_s, bins=bins, marks=tuning_marks)
+
+
+def _tuning_mark(step: TuningStep, zero_ns: int) -> TuningMark:
+    """Return a decision to configure the store anew, on the trial's time axis; `zero_ns`: its first t0."""
+    decision, done = step.decision, step.done
+    return TuningMark(
+        second=(decision.decided_ns - zero_ns) / NS_PER_S,
+        phase=decision.phase,
+        reconfigured=step.reconfigured,
+        outage_s=done.away_s if done is not None else 0,
+        text=f"changed: {', '.join(done.changed)}" if done is not None and done.changed else decision.reason,
+    )

@@ -10,7 +10,7 @@ from stepbench.experiments.dataflow.analysis.edges import EdgeTallies
 from stepbench.experiments.dataflow.analysis.parts import critical_path, level_times, task_parts
 from stepbench.experiments.dataflow.analysis.spread import mean_share, spread, spread_ms
 from stepbench.experiments.dataflow.analysis.stages import LevelTally, StageTally
-from stepbench.experiments.dataflow.analysis.use import execution_use
+from stepbench.experiments.dataflow.prices import ExecutionUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow.dag import Dag
     from stepbench.contracts.measures import Estimate, WindowResult
     from stepbench.experiments.dataflow.analysis.executions import Execution, ExecutionTasks
-    from stepbench.experiments.dataflow.prices import ExecutionUse
 
+NS_PER_S = 1e9
 PARTS: tuple[PathPart, ...] = get_args(PathPart)
 
 
@@ -27,14 +27,14 @@ class WindowTally:
     """
     Gathers the executions of one window.
 
-    whole: event and t4 - t0 of those of which every task has a row, in ns. uses, spans_ns: of the same, what they
+    whole: event and t4 - t0 of those of which every task has a row, in ns. usages, spans_ns: of the same, what they
     used, and from when to when they went on. missing: how many have not arrived in time, as quantiles count them.
     """
 
     def __init__(self, dag: Dag, result: WindowResult, begin_ns: int, length_s: float) -> None:
         self.dag, self.result, self.begin_ns, self.length_s = dag, result, begin_ns, length_s
         self.whole: list[tuple[str, int]] = []
-        self.uses: list[ExecutionUse] = []
+        self.usages: list[ExecutionUsage] = []
         self.spans_ns: list[tuple[int, int]] = []
         self.missing = self._completed = self._failed = self._unrecorded = 0
         self._paths: list[dict[PathPart, int]] = []
@@ -61,7 +61,7 @@ class WindowTally:
             return
         levels = level_times(tasks)
         self.whole.append((execution.event, execution.t4_ns - execution.t0_ns))
-        self.uses.append(execution_use(execution, tasks))
+        self.usages.append(_billed_usage(execution, tasks))
         self.spans_ns.append((execution.t1_ns, execution.t4_ns))
         self._paths.append(critical_path(execution, levels))
         self._critical.update(
@@ -127,6 +127,23 @@ class WindowTally:
         for (level, stage), indices in ordered:
             often = min(indices, key=lambda index: (-indices[index], index))
             yield CriticalTask(level=level, stage=stage, executions=indices.total(), most_often=often)
+
+
+def _billed_usage(execution: Execution, tasks: ExecutionTasks) -> ExecutionUsage:
+    """Return what one execution used, as far as it is billed; requests of transfers that failed count, too."""
+    rows = list(tasks.rows)
+    blobs = [blob for row in rows for blob in row.blobs]
+    return ExecutionUsage(
+        latency_s=(execution.t4_ns - execution.t0_ns) / NS_PER_S,
+        task_s=sum(row.ended_ns - row.began_ns for row in rows) / NS_PER_S,
+        end_s=execution.end.delete_ns / NS_PER_S if execution.end is not None else 0.0,
+        attempts=len(tasks.attempts) + tasks.repeated,
+        tasks=len(tasks.attempts),
+        levels=len(execution.dag.levels),
+        puts=sum(blob.requests for blob in blobs if blob.operation == "put"),
+        gets=sum(blob.requests for blob in blobs if blob.operation == "get"),
+        moved_bytes=sum(blob.blob_bytes for blob in blobs),
+    )
 
 
 def _over(part: float, whole: float) -> float:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.transfer.result import TransferFindings, TransferPair
+from stepbench.contracts.transfer.result import TransferAccounting, TransferFindings, TransferPair
 from stepbench.experiments.transfer.analysis import family
-from stepbench.experiments.transfer.analysis.accounting import account
 from stepbench.experiments.transfer.analysis.answers import answer
 from stepbench.experiments.transfer.analysis.calendar_levels import depend_on_hour, depend_on_weekday
 from stepbench.experiments.transfer.analysis.cells import describe_cell
@@ -19,6 +19,8 @@ from stepbench.experiments.transfer.analysis.plateau import find_plateau
 from stepbench.experiments.transfer.analysis.reads import pairs_of
 from stepbench.experiments.transfer.analysis.sandboxes import compare_sandboxes
 from stepbench.experiments.transfer.analysis.variance import split_variance
+from stepbench.model.errors import most_frequent
+from stepbench.records.formats.transfer_columns import FAILED, OK, UNKNOWN, UNTOLD
 
 if TYPE_CHECKING:
     from stepbench.contracts.transfer.result import TransferCell
@@ -52,12 +54,40 @@ def find_transfers(
         n=columns.size,
         begin=_moment(int(began_ns.min())) if columns.size else None,
         end=_moment(int(began_ns.max())) if columns.size else None,
-        accounting=account(columns, offered),
+        accounting=_account(columns, offered),
         cells=cells,
         pairs=pairs,
         sandboxes=tuple(compare_sandboxes(found)),
         answers=answer(cells, pairs),
     )
+
+
+def _account(columns: TransferColumns, offered: int | None) -> TransferAccounting:
+    """
+    Count outcomes, starts and digests.
+
+    Args:
+        columns: all rows; of a process that was tried twice, those of one attempt.
+        offered: how many reads were to be made; None where nobody knows.
+    """
+    errors = Counter(columns.error.table[code] for code in columns.error.codes[columns.outcome != OK].tolist())
+    return TransferAccounting(
+        offered=offered,
+        ok=_count(columns.outcome == OK),
+        failed=_count(columns.outcome == FAILED),
+        unknown=_count(columns.outcome == UNKNOWN),
+        missing=None if offered is None else max(offered - columns.size, 0),
+        cold=_count(columns.cold == 1),
+        warm=_count(columns.cold == 0),
+        unknown_start=_count(columns.cold == UNTOLD),
+        wrong_digest=_count(columns.digest_ok == 0),
+        untold_digest=_count(columns.digest_ok == UNTOLD),
+        errors=most_frequent(errors),
+    )
+
+
+def _count(chosen: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int:
+    return int(np.count_nonzero(chosen))
 
 
 def _describe(

@@ -8,7 +8,7 @@ import pytest
 from tests.samples.transfers import DAY_NS, MIDNIGHT_NS, row
 
 from stepbench.contracts.transfer.plan import MIB
-from stepbench.experiments.transfer.analysis.drawn import MOST_POINTS, MOST_STEPS, draw_transfers
+from stepbench.experiments.transfer.analysis.chart_data import MOST_POINTS, MOST_STEPS, transfer_chart_data
 from stepbench.records.formats.transfer_columns import TransferColumns
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ SECOND_NS = 10**9
 
 def drawn(rows: Iterable[TransferRow]) -> DrawnTransfers:
     """Return what is drawn of rows."""
-    return draw_transfers(TransferColumns.of(rows))
+    return transfer_chart_data(TransferColumns.of(rows))
 
 
 def of_size(size_mib: int, seconds: float, **fields: Any) -> TransferRow:  # noqa: ANN401 -- any field's

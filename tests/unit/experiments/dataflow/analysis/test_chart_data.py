@@ -9,7 +9,7 @@ import pytest
 from tests.samples.dag_rows import MS, ORIGIN_NS, event_text
 from tests.samples.finished_dags import FORK, fork_rows
 
-from stepbench.experiments.dataflow.analysis.drawn import gantt
+from stepbench.experiments.dataflow.analysis.chart_data import gantt
 from stepbench.experiments.dataflow.analysis.executions import Execution, ExecutionTasks
 
 EXECUTION = Execution(event_text(), FORK, 0, 0, ORIGIN_NS, ORIGIN_NS + MS, ORIGIN_NS + 90 * MS, arrived=True, end=None)

@@ -1,4 +1,4 @@
-"""What the charts of DAGs draw: one execution's tasks over time, and what the store was given over time."""
+"""Data of the charts of DAGs: one execution's tasks over time, and what the store was given over time."""
 
 from __future__ import annotations
 

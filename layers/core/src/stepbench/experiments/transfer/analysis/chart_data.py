@@ -1,4 +1,4 @@
-"""What the charts of transfers draw, but for what the findings have; thinned where there is much of it."""
+"""Data of the charts of transfers that the findings do not have; thinned where there is much of it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from stepbench.records.formats.transfer_columns import TransferColumns
 
 MOST_POINTS = 800
-"""Of one source to one platform: more lie on one another, and make a page slow."""
+"""The most points of one source to one platform: more lie on one another, and make a page slow."""
 MOST_STEPS = 100
-"""Of a curve."""
+"""The most steps of a curve."""
 LEAST_GAP_S = 0.5
 GAP_OVER_PACE = 10.0
-"""A transfer is drawn as stalled for a gap as long as this, and so many times its own pace: see `stalls`."""
+"""A transfer is chosen as stalled for a gap as long as this, and so many times its own pace: see `stalls`."""
 _EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
 
 
-def draw_transfers(columns: TransferColumns) -> DrawnTransfers:
-    """Return what the charts draw, of reads that went well."""
+def transfer_chart_data(columns: TransferColumns) -> DrawnTransfers:
+    """Return the data of the charts, of reads that went well."""
     measured = [(pair, reads.measured) for pair, reads in pairs_of(columns)]
     found = [(pair, reads, dict(reads.cells())) for pair, reads in measured if reads.n]
     return DrawnTransfers(
@@ -48,14 +48,14 @@ def draw_transfers(columns: TransferColumns) -> DrawnTransfers:
 
 
 def _points(pair: PairName, reads: Reads) -> PairPoints:
-    drawn = _spread(reads)
+    chosen = _spread(reads)
     return PairPoints(
         platform=pair.platform,
         source=pair.source,
-        at_s=tuple(np.round(drawn.columns.began_at_ns / 1e9).tolist()),
-        file_size_mib=tuple(drawn.sizes_mib.tolist()),
-        seconds=tuple(_significant(drawn.seconds)),
-        left_out=reads.n - drawn.n,
+        at_s=tuple(np.round(chosen.columns.began_at_ns / 1e9).tolist()),
+        file_size_mib=tuple(chosen.sizes_mib.tolist()),
+        seconds=tuple(_significant(chosen.seconds)),
+        left_out=reads.n - chosen.n,
     )
 
 
@@ -76,21 +76,21 @@ def _evenly(n: int, wanted: int) -> NDArray[np.int64]:
 
 
 def _curve(pair: PairName, size_mib: int, cell: Reads) -> TransferCurve:
-    drawn = _evenly(cell.n, MOST_STEPS)
+    chosen = _evenly(cell.n, MOST_STEPS)
     return TransferCurve(
         platform=pair.platform,
         source=pair.source,
         file_size_mib=size_mib,
-        seconds=tuple(_significant(np.sort(cell.seconds)[drawn])),
-        probability=tuple(np.round((drawn + 1) / cell.n, 6).tolist()),
+        seconds=tuple(_significant(np.sort(cell.seconds)[chosen])),
+        probability=tuple(np.round((chosen + 1) / cell.n, 6).tolist()),
     )
 
 
 def _progress(pair: PairName, cells: Mapping[int, Reads]) -> Iterator[ProgressCurve]:
-    """Yield some transfers of the largest size of which three were told, or else of which most were."""
-    told = {size: cell.take(np.diff(cell.columns.mib_offsets) > 1) for size, cell in cells.items()}
-    size = max(told, key=lambda each: (min(told[each].n, 3), each))
-    cell = told[size]
+    """Yield some transfers of the largest size of which three reported progress, or else of which most did."""
+    with_progress = {size: cell.take(np.diff(cell.columns.mib_offsets) > 1) for size, cell in cells.items()}
+    size = max(with_progress, key=lambda each: (min(with_progress[each].n, 3), each))
+    cell = with_progress[size]
     if not cell.n:
         return
     ranked = np.argsort(cell.seconds, kind="stable").tolist()
@@ -129,8 +129,8 @@ def _steps(cell: Reads, place: int) -> tuple[tuple[float, ...], tuple[float, ...
     at_s = cell.columns.marks(place) / 1e9
     # Both ends of the longest gap are kept: a stall is what the chart is for.
     gap = int(np.argmax(_gaps_s(cell, place)))
-    drawn = np.unique(np.concatenate([_evenly(at_s.size, MOST_STEPS), [max(gap - 1, 0), gap]]))
-    seconds, mib = [0.0, *_significant(at_s[drawn])], [0.0, *(drawn + 1.0).tolist()]
+    chosen = np.unique(np.concatenate([_evenly(at_s.size, MOST_STEPS), [max(gap - 1, 0), gap]]))
+    seconds, mib = [0.0, *_significant(at_s[chosen])], [0.0, *(chosen + 1.0).tolist()]
     whole = round(float(cell.columns.file_bytes[place]) / MIB, 3)
     if whole > mib[-1]:
         seconds, mib = [*seconds, *_significant(cell.seconds[[place]])], [*mib, whole]
