@@ -35,9 +35,8 @@ from stepbench.tuning.throughput import left_out
 from stepbench_tools.local.paths import find_paths
 from stepbench_tools.local.stores.cassandra.configuration import as_released
 from stepbench_tools.local.stores.cassandra.java import find_installation, jars_of
-from stepbench_tools.local.tuning.evaluating import Pace
 from stepbench_tools.local.tuning.nodes import Fleet
-from stepbench_tools.local.tuning.tune import Tuning, tune, workload_words
+from stepbench_tools.local.tuning.tune import Pace, Tuning, tune, workload_words
 from stepbench_tools.tuning.confirming import kept_share
 
 if TYPE_CHECKING:

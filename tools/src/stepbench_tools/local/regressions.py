@@ -6,12 +6,14 @@ import json
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from stepbench.analysis.regressions import find_regressions
 from stepbench.analysis.run_series import RunNumbers, run_numbers, series_of_runs
+from stepbench.contracts.base import Contract
 from stepbench.contracts.result import RunSummary
 from stepbench.errors import PlanError, Problem
 from stepbench.loading import PLAN, SUMMARY, find_runs, read_model, read_summaries
-from stepbench_tools.local.acknowledged import AcknowledgedShift, AcknowledgedShifts
 from stepbench_tools.local.results import find_run
 
 if TYPE_CHECKING:
@@ -21,6 +23,19 @@ if TYPE_CHECKING:
     from stepbench.contracts.regressions import DetectorSettings, Regressions, RunSeries
 
 ACKNOWLEDGED = "acknowledged.json"
+
+
+class AcknowledgedShift(Contract):
+    """A level that begins with a run is accepted, and why."""
+
+    run_id: str = Field(min_length=1)
+    why: str = Field(min_length=1, max_length=500)
+
+
+class AcknowledgedShifts(Contract):
+    """`acknowledged.json`, beside a folder's runs: of a run that is given twice, the last entry counts."""
+
+    shifts: tuple[AcknowledgedShift, ...] = ()
 
 
 def regressions_below(

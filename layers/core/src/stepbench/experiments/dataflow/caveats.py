@@ -38,7 +38,7 @@ def find_failed_executions(findings: DataflowFindings) -> Iterator[Caveat]:
 
 def missing_objects(objects: ObjectAccounting) -> Iterator[Caveat]:
     """Yield the caveat, if there is one; once the trial is torn down it is known what was not removed."""
-    told = [
+    texts = [
         f"{count(number)} {words}"
         for words, number in (
             ("reads were of objects that were not there", objects.not_found),
@@ -48,9 +48,9 @@ def missing_objects(objects: ObjectAccounting) -> Iterator[Caveat]:
         )
         if number
     ]
-    if told:
+    if texts:
         remedy = "See the objects' errors in the accounting, and what the store did meanwhile."
-        yield Caveat(kind="missing_objects", text=f"{'; '.join(told)}.", remedy=remedy)
+        yield Caveat(kind="missing_objects", text=f"{'; '.join(texts)}.", remedy=remedy)
 
 
 def find_retried_tasks(findings: DataflowFindings) -> Iterator[Caveat]:
@@ -81,13 +81,13 @@ def find_unread_rows(findings: DataflowFindings, records: DagRecords) -> Iterato
     """Report rows and ends that cannot be read, and completed executions of which a task has no row."""
     damaged = len(records.damaged) + len(records.tasks.damaged)
     incomplete = sum(window.unrecorded for window in findings.windows)
-    told = [f"{counted(damaged, 'row')} cannot be read"] if damaged else []
-    told += [f"of {counted(incomplete, 'completed execution')} a task's row is missing"] if incomplete else []
-    if told:
-        text = f"{'; '.join(told)}: parts, stages and edges are without these executions."
+    texts = [f"{counted(damaged, 'row')} cannot be read"] if damaged else []
+    texts += [f"of {counted(incomplete, 'completed execution')} a task's row is missing"] if incomplete else []
+    if texts:
+        text = f"{'; '.join(texts)}: parts, stages and edges are without these executions."
         yield Caveat(kind="unrecorded", text=text, remedy="Look at the results table, and at the tasks' logs.")
 
 
 def _most_frequent(causes: dict[str, int]) -> str:
-    told = "; ".join(f"{cause} ({count(times)})" for cause, times in list(causes.items())[:_SHOWN])
-    return told or "no reason is on record"
+    listed = "; ".join(f"{cause} ({count(times)})" for cause, times in list(causes.items())[:_SHOWN])
+    return listed or "no reason is on record"

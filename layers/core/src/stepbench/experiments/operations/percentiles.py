@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns, Row, WindowRow
 
-    Drawn = tuple[WindowRow, EcdfCurve]
+    WindowCurve = tuple[WindowRow, EcdfCurve]
 
 
 @dataclass(frozen=True)
@@ -42,28 +42,28 @@ def percentile_figures(results: Sequence[TrialResult]) -> tuple[PercentileFigure
     Where stores did the same work, each work has a figure of its own (or several, of many curves); else a few windows
     share one.
     """
-    drawn = [
+    curves = [
         (row, curve)
         for row, curve in drawn_windows(results, "ecdf")
         if row.window.operations is not None and curve.latency_ms
     ]
     return tuple(
         _percentile_figure(part, work)
-        for work, same in _by_work(drawn)
+        for work, same in _by_work(curves)
         for part in figure_parts(same, lambda pair: pair[0])
     )
 
 
-def _by_work(drawn: Sequence[Drawn]) -> Iterable[tuple[str, Sequence[Drawn]]]:
+def _by_work(curves: Sequence[WindowCurve]) -> Iterable[tuple[str, Sequence[WindowCurve]]]:
     """Yield windows that differ in their store and its TLS only; all at once where some work was one store's only."""
-    works: dict[object, list[Drawn]] = {}
-    for row, curve in drawn:
+    works: dict[object, list[WindowCurve]] = {}
+    for row, curve in curves:
         setup = drop_setting(row.trial.setup, "target.store")
         key = frozenset(pair for pair in setup if pair[0] != "target.tls"), row.window.phase, row.window.name
         works.setdefault(key, []).append((row, curve))
     if len(works) > 1 and all(len({row.trial.store for row, _ in same}) > 1 for same in works.values()):
         return [(_describe_work(same[0][0]), same) for same in works.values()]
-    return [("", drawn)]
+    return [("", curves)]
 
 
 def _describe_work(row: WindowRow) -> str:
@@ -78,10 +78,10 @@ def _describe_work(row: WindowRow) -> str:
     return f"{kinds}, {digits.counted(found.clients, 'client')}{pauses}"
 
 
-def _percentile_figure(drawn: Sequence[Drawn], work: str) -> PercentileFigure:
-    points = [point for row, curve in drawn for point in _curve(row.label, curve, row.window.n)]
+def _percentile_figure(curves: Sequence[WindowCurve], work: str) -> PercentileFigure:
+    points = [point for row, curve in curves for point in _curve(row.label, curve, row.window.n)]
     names = ("curve", "position", "percent", "latency_ms")
-    return PercentileFigure(columns(names, points), legend_of([curve_of(row) for row, _ in drawn]), work)
+    return PercentileFigure(columns(names, points), legend_of([curve_of(row) for row, _ in curves]), work)
 
 
 def _curve(label: str, curve: EcdfCurve, n: int) -> list[Row]:

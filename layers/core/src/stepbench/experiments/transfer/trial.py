@@ -97,8 +97,8 @@ def _nothing_measured(findings: TransferFindings) -> Failure | None:
     if findings.accounting.ok:
         return None
     errors = findings.accounting.errors
-    told = f": {name_errors(errors)}. {find_remedies(list(errors)[:_SHOWN])}" if errors else ""
-    return Failure(error=NOTHING_TRANSFERRED, cause=f"no file was read whole{told}")
+    errors_text = f": {name_errors(errors)}. {find_remedies(list(errors)[:_SHOWN])}" if errors else ""
+    return Failure(error=NOTHING_TRANSFERRED, cause=f"no file was read whole{errors_text}")
 
 
 def _caveats(
@@ -108,8 +108,8 @@ def _caveats(
         text = f"The trial ended with {failure.error}; the reads up to then are shown."
         yield Caveat(kind="incomplete", text=text, remedy="Remove the cause, and run the trial again.")
     if evidence.served.stand_ins:
-        told = "; ".join(f"{what}: {stand_in}" for what, stand_in in evidence.served.stand_ins.items())
-        text = f"What was measured stands in for AWS's ({told}): its rates say nothing about AWS."
+        stand_ins = "; ".join(f"{what}: {stand_in}" for what, stand_in in evidence.served.stand_ins.items())
+        text = f"What was measured stands in for AWS's ({stand_ins}): its rates say nothing about AWS."
         yield Caveat(kind="emulated", text=text, remedy="Run the plan on AWS (sam deploy).")
     if accounting.failed:
         failed = Counter(row.error for row in rows if row.outcome == "failed")
@@ -130,8 +130,8 @@ def _caveats(
 def _missing(evidence: TransferEvidence, accounting: Accounting) -> Iterator[Caveat]:
     if accounting.unsent or accounting.unrecorded:
         causes = dict.fromkeys(f"{each.error}: {each.cause}"[:200] for each in evidence.missing.values())
-        told = "; ".join(list(causes)[:_SHOWN]) or "no reason is on record"
-        text = f"{counted(accounting.unsent, 'read')} never began, and {accounting.unrecorded} left no row ({told})."
+        listed = "; ".join(list(causes)[:_SHOWN]) or "no reason is on record"
+        text = f"{counted(accounting.unsent, 'read')} never began, and {accounting.unrecorded} left no row ({listed})."
         yield Caveat(
             kind="missing_writer", text=text, remedy="Look at RunTransfer's log, and at the account's capacity."
         )
