@@ -16,13 +16,13 @@ _LEGEND_PX = "(min(1200, windowSize()[0]) - 140)"
 Y_EXTENT = 52
 """All plots begin at the same place, so that those of one trial stand over each other."""
 DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [4, 1]]
-"""As many as `curves.DASHES` says."""
+"""There are as many as `curves.DASHES` says."""
 WIDTHS = [3.2, 2.2, 1.4]
 """The first lies widest and lowest: lines that coincide stay visible."""
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
 SHADE = "#808a94"
 LATENCY, FORMULA = "{latency}", "{formula}"
-"""In titles: what the page puts the name of the experiment's latency for, and which times it lies between."""
+"""Placeholders in titles, for which the page puts the name of the experiment's latency, and its two times."""
 TIMES = ["p50", "p90", "max"]
 LABELS = alt.ExprRef("labels")
 """The names in order, as the page gives them: one domain for all channels, or their legends would not merge."""
@@ -56,7 +56,7 @@ def touch(marks: alt.Chart, *fields: str, shown: float, nearest: bool = True) ->
 
     Args:
         marks: of one datum each, with a tooltip.
-        fields: what tells one mark from the others.
+        fields: what distinguishes one mark from the others.
         shown: the opacity of the one that is touched.
         nearest: whether any place in the plot belongs to the mark that is nearest; else a mark has its own room only.
     """

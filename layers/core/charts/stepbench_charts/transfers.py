@@ -34,7 +34,7 @@ _DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3]]
 _SECONDS_TEXT = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
 _LEADING_DIGIT = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
 _WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
-HOURS_PX, HOURS_AXES_PX = 20, 44
+HOURS_PX = 20
 
 
 def size_scatter() -> alt.LayerChart | alt.FacetChart:

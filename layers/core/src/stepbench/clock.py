@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A clock tells the time and can wait."""
+    """A clock returns the time and can wait."""
 
     def now_ns(self) -> int:
         """Return nanoseconds since the epoch."""
@@ -65,13 +65,13 @@ class AnchoredClock(SystemClock):
 
 
 STEP_NS = 10_000_000
-"""By so much no oscillator or slewing moves a clock between two looks at it: somebody has set it."""
+"""A clock that differs by more between two comparisons was set: no oscillator or slewing moves it so far."""
 _COMPARISONS = 5
-"""Whoever is interrupted in the middle of a look sees the two clocks apart by half of the interruption."""
+"""A process that is interrupted during a comparison sees the clocks apart by half of the interruption."""
 
 
 def real_minus_monotonic_ns() -> int:
-    """Return the difference of both clocks in the look that took the shortest."""
+    """Return the difference of both clocks in the shortest of some comparisons."""
     looks = []
     for _ in range(_COMPARISONS):
         before, real, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()

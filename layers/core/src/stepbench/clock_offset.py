@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROUNDS = 8
 TIMEOUT_S = 0.25
 MAX_LOST = 2
-"""After more lost answers the reference counts as absent: no sandbox waits longer than 0.5 s for it."""
+"""If more answers are lost, the reference counts as absent: no sandbox waits longer than 0.5 s for it."""
 
 _HEADER = struct.Struct("!BBbb11I")
 _CLIENT_V4 = 0x23

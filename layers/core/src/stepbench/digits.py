@@ -172,12 +172,12 @@ def longer(times: float) -> str:
 
 
 def brief(note: str) -> str:
-    """Say in a table's cell what it takes, where a note tells how many events are missing, or else what hinders."""
+    """Format for a table's cell how much longer a run has to be, by a note on missing events, or else what hinders."""
     return _shortfall(note, "needs")
 
 
 def takes(note: str) -> str:
-    """Say in a sentence what it takes, where a note tells how many events are missing, or else what hinders."""
+    """Format in a sentence how much longer a run has to be, by a note on missing events, or else what hinders."""
     return _shortfall(note, "needs a run")
 
 

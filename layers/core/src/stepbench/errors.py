@@ -37,11 +37,11 @@ class Problem(NamedTuple):
 
 
 MOST_CHARACTERS = 12_000
-"""Of an error as text: an execution's cause holds 32,768, with every quote escaped, and a stack trace beside it."""
+"""The longest text of an error: an execution's cause holds 32,768, with quotes escaped and a stack trace beside it."""
 LONGEST_ERROR = 120
-"""Of one operation: a store, or a row, may have written what it likes."""
+"""The longest error of one operation: a store, or a row, may contain any text."""
 MOST_FRAMES = 50
-"""Of an error's stack, which is part of that cause: a recursion without end has a thousand."""
+"""The most frames of an error's stack, which is part of that cause: an endless recursion has a thousand."""
 MOST_PROBLEMS, LONGEST_PART = 200, 2_000
 """A refusal lists no more, and no longer ones: a plan of 120 kB can have 60,000 mistakes, or a name of 100 kB."""
 
@@ -49,13 +49,13 @@ MOST_PROBLEMS, LONGEST_PART = 200, 2_000
 HIDDEN = "(hidden)"
 _LOGIN = re.compile(r'(?<=//)(?:[^\s/",@:]{0,200}:[^\s",]{0,2000}|[^\s/",@:?#]{1,200})(?=@)')
 _QUERY = re.compile(r"((?:https?|s3)://[^\s\"'<>?#]{1,1000}\?)(?!\(hidden\))[^\s\"'<>]+", re.IGNORECASE)
-"""Of an address, which may be signed: whoever has the query has the file."""
+"""The query of an address, which may be signed: whoever has the query has the file."""
 _SECRET_VALUE = re.compile(
     r"((?:passw(?:or)?d|pwd|secret|token|credential|signature|(?:private|api|access)[_-]?key)[\w-]{0,20}"
     r"(?:=|%3D|[\"']\s{0,9}:\s{0,9}(?=[\"'])))(?!\(hidden\))(?:\"[^\"]*\"|'[^']*'|[^\s&;,\"'`)]+)",
     re.IGNORECASE,
 )
-"""In connection strings (`password=x`), queries (`?password=x`), signed addresses and JSON; what repeats is bounded."""
+"""Secrets in connection strings (`password=x`), queries (`?password=x`), signed addresses and JSON, of bounded length."""
 
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -44,7 +44,7 @@ _ACCOUNTING_COLUMNS: dict[str, type] = {
 @dataclass(frozen=True)
 class Run:
     """
-    A run's folder. Files are read when they are asked for; one that is missing is told then, and hides no other.
+    A run's folder. Files are read when they are asked for; a missing one raises an error then, and hides no other.
 
     Tables are Arrow's, or data frames with `format="pandas"` or `format="polars"`. Every property and method raises
     CorruptRecordsError for a file that is missing or cannot be read, and the methods MissingLibraryError for a library

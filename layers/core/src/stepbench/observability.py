@@ -1,7 +1,7 @@
 """
 Logs, metrics and traces, set up once. Nothing here runs before a receiver's t4, nor on a writer's measured path.
 
-Every record names the run and the trial that the event names, so that one query over all log groups tells a run's
+Every record names the run and the trial that the event names, so that one query over all log groups gives a run's
 story. Records hold names, times and errors, and never an event or an answer: plans and values stay out of the logs.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
 _MOST_LOGGED = 60_000
-"""Of a text: what a store says may be of any length, and a line of a log may not."""
+"""The longest text in a log line: a store's message may have any length."""
 
 
 def _dump(record: dict[str, Any]) -> str:
@@ -47,7 +47,7 @@ def _bounded(value: Any) -> Any:  # noqa: ANN401 -- any JSON
 
 
 logger = Logger(service="stepbench", utc=True, json_serializer=_dump)
-"""In ASCII: a caller's text may hold characters at which readers of logs end a line, and half a record is none."""
+"""It writes ASCII: a caller's text may hold characters at which readers of logs end a line, and cut a record."""
 
 NAMESPACE = "Stepbench"
 TARGETS_SWEPT, TARGETS_PENDING = "TargetsSwept", "TargetsPending"
@@ -55,7 +55,7 @@ TARGETS_SWEPT, TARGETS_PENDING = "TargetsSwept", "TargetsPending"
 SPENT_USD = "SpentUsd"
 """What a run has cost, in dollars: of the whole stack, and once more by team."""
 STACK, TEAM = "Stack", "Team"
-"""Dimensions; every metric has the first, so that stacks of one account are told apart."""
+"""Dimensions; every metric has the first, so that stacks of one account are distinguished."""
 
 
 def put_metric(name: str, value: float, settings: Settings, **dimensions: str) -> None:

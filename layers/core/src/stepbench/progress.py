@@ -27,7 +27,7 @@ _SEPARATOR = " \N{MIDDLE DOT} "
 _LEAST_NAME = 12
 _QUANTILES = (("p50", 0.5), ("p99", 0.99))
 LEASE_WAIT_S = 600
-"""So long PrepareTarget is tried again while another run holds the target; the trial machine says so."""
+"""The trial machine tries PrepareTarget again for so long while another run holds the target."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ _PATIENT = Config(
 PROMPT = Config(
     retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=4, max_pool_connections=32
 )
-"""For who answers somebody that waits: three tries end within 20 s."""
+"""Limits of calls for which somebody waits: three tries end within 20 s."""
 LONG_CALLS = "lambda: long calls"
 """The client that waits for a function to its end: a call that boto3 gave up would be sent again while it runs."""
 _OWN = {

@@ -65,12 +65,12 @@ class Settings(BaseModel):
     redis_tls_endpoint: str = Field(default="", description="host:port, where TLS has one of its own.")
     dsql_endpoints: str = Field(
         default="",
-        description="Clusters of Aurora DSQL: `single=<host>,multi=<host>`, either or both; the host tells the region. "
+        description="Clusters of Aurora DSQL: `single=<host>,multi=<host>`, either or both; the host names the region. "
         "Behind it `@<seconds>`, if it is known how long the cluster took to become active.",
     )
     dynamodb_metric: str = Field(default="", description="Metric as JSON, for an emulated table; empty: write units.")
-    postgresql_metric: str = Field(default="", description="JSON of the metric that tells how busy PostgreSQL is.")
-    etcd_metric: str = Field(default="", description="JSON of the metric that tells how busy etcd is.")
+    postgresql_metric: str = Field(default="", description="JSON of the metric that measures how busy PostgreSQL is.")
+    etcd_metric: str = Field(default="", description="JSON of the metric that measures how busy etcd is.")
     reference_endpoint: str = Field(default="", description="host:port of the store that calibrates us")
     clock_reference: str = Field(default="", description="SNTP server, host:port; empty: offsets stay unmeasured.")
     emulator: str = Field(default="", description="Name and version of the emulator that plays AWS; empty on AWS.")

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 P50_LIMIT_MS = 1.0
 P99_LIMIT_MS, P99_LIMIT_SHARE = 25.0, 0.05
-"""Where other work competes for the processors, a process that has bytes to read waits for some turns of theirs."""
+"""Where other work competes for the processors, a process that has bytes to read waits for some of their turns."""
 LEVEL_LIMIT = 0.02
-"""Of shares and of ratios of rates."""
+"""The limit for shares and for ratios of rates."""
 _QUANTILES = {"p50": 0.5, "p99": 0.99, "largest": 1.0}
 _NS_PER_MS = 1_000_000
 

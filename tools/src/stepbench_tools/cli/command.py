@@ -124,7 +124,7 @@ CHANGES = (
         "become durations, and warm-up stays as it is",
     ),
 )
-"""Of commands that take a plan with changes; `requested_changes` reads them."""
+"""Options of commands that take a plan with changes; `requested_changes` reads them."""
 CASSANDRA = argument(
     "--cassandra", action="store_true", help="with Cassandra, which runs of plans that name it start by themselves"
 )

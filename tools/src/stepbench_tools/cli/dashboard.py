@@ -59,7 +59,7 @@ def _listening(port: int, upstream: Upstream) -> Server:
 
 
 def _upstream(stack: str | None) -> tuple[Upstream, Callable[[], bool]]:
-    """Return the API of a deployed stack, or of this machine's, and what tells whether it is still there."""
+    """Return the API of a deployed stack, or of this machine's, and a check whether it is still there."""
     from stepbench_tools.local.dashboard.background import emulator_runs, open_environment
     from stepbench_tools.local.dashboard.upstream import Upstream
     from stepbench_tools.local.environment import is_up

@@ -57,7 +57,7 @@ DATASET = (
     argument("--plan", metavar=PLAN, help="of a dataset: the plan whose published numbers stand beside its own"),
     argument("--page", type=Path, metavar="FILE", help="of a dataset: where its page goes (default: into its folder)"),
 )
-"""Of `report`: what asks for a dataset in place of a run."""
+"""Options of `report` that ask for a dataset in place of a run."""
 _ONLY_DATASETS = {"first": "--from", "end": "--to", "plan": "--plan", "page": "--page"}
 _PAGE = "report.html"
 
@@ -125,7 +125,7 @@ COMMANDS = (
         import_rows,
         "add rows of transfers to a dataset: NDJSON of our own form, or of that of ecs-lambda-read-perf",
         (
-            argument("file", type=Path, metavar="FILE", help="one JSON object a line; its first line tells which form"),
+            argument("file", type=Path, metavar="FILE", help="one JSON object a line; its first line names the form"),
             argument("--dataset", type=dataset_name, required=True, metavar="NAME", help="which dataset they join"),
             out("where datasets are, in its folder datasets"),
         ),

@@ -61,7 +61,7 @@ VOLUME = OneOf(
         ),
     )
 )
-"""Before a command as well as after it."""
+"""These options may stand before a command or after it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
 
 WIDTH = 80
-"""Of a terminal that nobody has made wider; a line of the list fits it."""
+"""The width of a usual terminal, which a line of the list fits."""
 
 _RAGGED = 16
 """Characters that the first of two lines may lose, since no word is broken."""

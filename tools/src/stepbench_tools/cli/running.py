@@ -23,7 +23,7 @@ from stepbench_tools.cli.inputs import clone_paths, read_plan, read_plans, reque
 from stepbench_tools.cli.streams import messages, write
 
 MAX_CALIBRATION_RATE = 5_000
-"""More than one writer of ours offers on two cores; beyond it the writer is what would be measured."""
+"""One writer offers less on two cores; at a higher rate the writer itself would be measured."""
 
 CALIBRATION_TRANSFERS, LEAST_CALIBRATION_TRANSFERS = 672, 504
 """One an hour of four simulated weeks, and of the three that it takes to judge weekdays."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EVERY_S = 20.0
-"""So often it is said again while nothing new begins."""
+"""How often the step is reported again while nothing new begins."""
 _LAYER = "AWS::Serverless::LayerVersion"
 _BEGUN = re.compile(r"^(?:Building layer '|Valid cache found, .* following layers \()(\w+)", re.MULTILINE)
 

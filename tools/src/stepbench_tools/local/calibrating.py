@@ -241,7 +241,7 @@ async def _offer(spec: TrialSpec, settings: Settings) -> Joined:
         reader = asyncio.create_task(_read(driver, log))
         try:
             async with asyncio.timeout(LIMIT_S):
-                while log.established_ns is None and not reader.done():  # noqa: ASYNC110 -- as `WatchLog` tells it
+                while log.established_ns is None and not reader.done():  # noqa: ASYNC110 -- `WatchLog` has no event
                     await asyncio.sleep(_POLL_S)
             start_ns = clock.now_ns() + _LEAD_NS
             recorder = await _write(spec, driver, clock, start_ns)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from stepbench_tools.calibration.reference_bucket.server import ReferenceBucket
 
 SEED = 7
-"""Of fates and of the order: every run has the same, in which nothing is that is not planted."""
+"""The seed of fates and of the order: every run has the same ones, with nothing in them that is not planted."""
 AT_ONCE = 3
 """Processes that read, which two cores leave time for."""
 RECORDS = "calibrate-transfers.jsonl"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES = 256 * 2**20
-"""Of a file that is imported: its rows take more memory by far."""
+"""The largest file that is imported: its rows take more memory by far."""
 
 
 class FolderObjects:

@@ -49,7 +49,7 @@ EMULATOR, CLOCK, ETCD, POSTGRESQL = "emulator", "clock-reference", "etcd", "post
 REDIS, REDIS_TLS, REFERENCE = "redis", "redis_tls", "reference"
 POSTGRESQL_TLS = "postgresql_tls"
 LOCAL_STORES = (ETCD, POSTGRESQL, POSTGRESQL_TLS, REDIS_TLS, REDIS, REFERENCE)
-"""Each is started that has not come with one before it, as the server of Redis with TLS has an endpoint without it."""
+"""Each is started unless it came with one before it, as the server of Redis with TLS has an endpoint without it."""
 CASSANDRA, CASSANDRA_CONTROL = "cassandra", "cassandra-control"
 ON_DEMAND = (CASSANDRA,)
 """Stores that take too long to start, and too much memory, for those who do not need them."""

@@ -139,7 +139,7 @@ STALE_S = 8
 REST_LIMIT_S, NOTICE_S = 960, 5
 """A Lambda runs for 15 minutes at most."""
 SWEEP_LIMIT_S = 30
-"""No call is started after that: a store that is dead by then stays so, and somebody waits at the terminal."""
+"""No call is started after this time: a store that is dead by then stays so, and somebody waits at the terminal."""
 _POLL_S = 0.5
 _POLLS_AT_REST = 2
 

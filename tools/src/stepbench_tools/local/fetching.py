@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 SUMMARY, REPORT = "summary.json", "report.html"
 LEAST_BYTES = 1 << 20
-"""So much is written on trial, and so much a page may take, or a trial's result and its share of the page."""
+"""How much is written as a test, and how much a page may take, or a trial's result and its share of the page."""
 BYTES_AN_EVENT = 200
-"""Of column files and Parquet together; about 60 of large runs, more of small ones."""
+"""Bytes of column files and Parquet together; large runs have about 60, small ones more."""
 PARQUET = "records.parquet"
 EARLY_EVENTS = 100_000
-"""Of more events, the Parquet file would still be on its way when the next trial's load begins."""
+"""The Parquet file of more events would still be on its way when the next trial's load begins."""
 _ACCOUNTS = ("result.json", "failure.json")
 _EARLY = (*_ACCOUNTS, "provider.json")
 
@@ -155,7 +155,7 @@ class RunFolder:
         runs: the results bucket.
         run: whose results they are.
         out: the folder is below it, under the run's id.
-        notify: told once that the disk does not take them.
+        notify: called once if the disk does not take them.
     """
 
     runs: RunStore

@@ -17,7 +17,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def interruptible() -> AbstractContextManager[None]:
     """
-    Raise KeyboardInterrupt for each signal that asks to stop, also where a shell has told us to ignore it.
+    Raise KeyboardInterrupt for each signal that asks to stop, also where a shell has set us to ignore it.
 
     (It does so to every job in the background. A closed terminal is ignored where `nohup` asks for that.) A terminal is
     closed once, and the kernel may say so twice, to the session's leader and to the foreground: the second is ignored,

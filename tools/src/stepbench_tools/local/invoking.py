@@ -116,7 +116,7 @@ STEPS = (
     Step("bootstrap_dsql"),
     Step("bootstrap_dsql.role"),
 )
-"""In the order in which a run would call them; what is no state comes where its trial is."""
+"""They are in the order in which a run calls them; what is no state stands where its trial is."""
 
 
 class Answer(NamedTuple):

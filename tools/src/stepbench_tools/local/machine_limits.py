@@ -26,7 +26,7 @@ MIB = 1 << 20
 MEMORY_BYTES = 1_024 * MIB
 """`quick-unloaded` takes twice as much at its peak: with less than this it swaps, or is ended by the kernel."""
 HOME_BYTES, BUILD_BYTES = 512 * MIB, 2_560 * MIB
-"""Of servers' data and logs; of the first build with its caches, which later ones use again."""
+"""Disk space for servers' data and logs; for the first build with its caches, which later ones use again."""
 _CGROUP = Path("/sys/fs/cgroup")
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STEP_S = 0.25
 """Four requests a second, every fourth of them for the status: a run's end is seen within about a second."""
 _MAX_FAILURES, _MAX_LOCAL_FAILURES = 20, 4
-"""So many in a row, each of four requests, lose a run: a network comes back, a dead emulator does not."""
+"""A run is lost after so many failures in a row, each of four requests: a network comes back, a dead emulator not."""
 LOST_S = 300
 """A run is lost after so long a silence, too: a server that hangs takes a minute a request, too long for twenty."""
 

@@ -13,7 +13,7 @@ _REMEDIES = {
     "TaskMemorySize and MeasuredMemorySize",
     "VpcLimitExceeded": 'EC2\'s "VPCs per Region", 5 by default: delete one, or give VpcSubnetIds of one that is there',
 }
-"""By what is in the message."""
+"""Remedies by what is in the message."""
 
 
 def quota_remedy(text: str) -> str:

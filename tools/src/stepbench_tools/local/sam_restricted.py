@@ -29,7 +29,7 @@ def restrict(container: Any) -> None:  # noqa: ANN401 -- the class `LambdaContai
         SystemExit: this version of SAM CLI has another way of making them.
     """
     if not hasattr(container, "_get_additional_options"):
-        sys.exit("this version of SAM CLI cannot be told how to make containers; leave --restricted out")
+        sys.exit("this version of SAM CLI does not let us choose how containers are made; leave --restricted out")
     container._get_additional_options = staticmethod(lambda _runtime, _debug: dict(OPTIONS))  # noqa: SLF001 -- no option
 
 

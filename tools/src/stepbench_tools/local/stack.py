@@ -132,7 +132,7 @@ _CONFIG = Config(
 )
 
 _PATIENT = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=920, tcp_keepalive=True)
-"""For functions that may take their 15 minutes: asking again would start them again."""
+"""The client for functions that may take their 15 minutes: a retry would start them again."""
 
 
 def emulator_session() -> boto3.session.Session:

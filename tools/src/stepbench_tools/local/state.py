@@ -2,7 +2,7 @@
 What is running in an environment, in a file between `up`, `run` and `down`, and the one run that occupies it.
 
 Two runs at once would measure each other, and the first to end would take the servers from under the second. The lock
-is the kernel's, so it ends with its process however that ends; the note in the locked file stays then, and tells the
+is the kernel's, so it ends with its process however that ends; the note in the locked file stays then, and shows the
 next command that a run was killed, which may still be going on inside the emulator.
 """
 

@@ -35,7 +35,7 @@ def note_fetched(data: Path, run_id: str) -> None:
 
 def save_or_name(paths: Paths, notify: Callable[[str], None], *, out: Path | None = None, keep: bool = False) -> None:
     """
-    Before an environment ends, fetch the runs that nobody has fetched, or say which are gone with it.
+    Fetch the runs that nobody has fetched before an environment ends, or name those that are lost with it.
 
     Args:
         paths: of the environment; one that does not answer has nothing any more.

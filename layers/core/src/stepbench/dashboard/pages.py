@@ -1,5 +1,5 @@
 """
-Each page: contracts of the API in, HTML out.
+Render each page from contracts of the API to HTML.
 
 No script and no style stands in a page: its policy allows those of this room's own addresses. Every text that came from
 outside passes Jinja's escaping.

@@ -34,7 +34,7 @@ class BlobTransfer(NamedTuple):
 
     began_ns: since the epoch, the last statement before the first request is handed to the kernel; before the body's
         hash, where a put needs one. Where there was no connection, the moment of giving up.
-    wait_ns: the store's part: of a get from there to the first byte of the answer that tells its end, of a put the time
+    wait_ns: the store's part: of a get from there to the answer's first byte that reports its end, of a put the time
         in which there was nothing left to hand over, or nothing allowed, before an answer.
     whole_ns: from there to the last byte of a get, or the answer to a put.
     blob_bytes: how much has arrived whole; 0 unless `outcome` is OK.

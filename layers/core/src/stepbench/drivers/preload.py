@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     WriteBatch = Callable[[Sequence[Request]], Awaitable[str]]
     """Writes all of them, whether they are there or not; "" or the store's error. Bounded in time."""
     Exists = Callable[[str], Awaitable[bool]]
-    """Tells whether a record with this key is there; may raise TargetUnavailableError."""
+    """It returns whether a record with this key is there; may raise TargetUnavailableError."""
 
 PRELOAD_WRITER = 0xFFFF
 """Writer number of preloaded values: no real writer has it, so AwaitTarget's own canaries stay apart from them."""
 PRELOAD_FOR_S = 540.0
 """PrepareTarget has 15 minutes, of which making a table and waiting until it is ready may take 5."""
 BATCHES_PER_LANE = 8
-"""In a wave: enough that lanes seldom wait for each other, and few to be written again by a retry."""
+"""Batches of a lane in a wave: enough that lanes seldom wait for each other, and few to be written again by a retry."""
 _ATTEMPTS = 6
 BATCH_FOR_S = 60.0
-"""For a batch with all its attempts: six that end by their time limits take 3 minutes, and a retry as long again."""
+"""How long a batch may take with all its attempts: six that time out take 3 minutes, and a retry as long again."""
 _NEVER_NS = 2**63
 _CAPACITY = "raise the store's capacity"
 

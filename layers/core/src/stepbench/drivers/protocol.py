@@ -211,7 +211,7 @@ class StoreRoom(NamedTuple):
     trigger, operations, transfer: builders of the drivers, nothing connected yet; None where the store has no such
     thing. blobs: likewise, of what functions pass data through.
     tuning: None where the server's configuration cannot be changed.
-    meter: None where nothing tells how busy the store is, beyond the metric that the stack's parameter may name.
+    meter: None where nothing measures how busy the store is, beyond the metric that the stack's parameter may name.
     """
 
     lease: Callable[[TrialSpec, Settings], str]

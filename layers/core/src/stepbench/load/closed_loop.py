@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _OK = Outcome.OK
 BACK_OFF_NS, LONGEST_BACK_OFF_NS = 10_000_000, 1_000_000_000
 _MOST_DOUBLINGS = 7
-"""With them, the longest is passed."""
+"""So many doublings exceed the longest histogram."""
 
 
 class Offer(NamedTuple):
@@ -51,7 +51,7 @@ class Client(NamedTuple):
     called once for each, in order, and for one more than is offered. pauses_ns: before each operation; the client ends
     where they do. operations: how many, if they are bounded. numbering: from the client's own sequence numbers to the
     slice's, where operations are numbered before they begin; None: in the order in which they begin. waits: whether the
-    client is ready for the next only once it is told, which may be later than the answer.
+    client is ready for the next only when it is notified, which may be later than the answer.
     """
 
     number: int

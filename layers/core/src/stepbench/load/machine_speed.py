@@ -44,7 +44,7 @@ def check_cores(cores: Sequence[int] | None = None, seconds: float = SPEED_CHECK
     Look for so long on each core, one after the other, and return what was seen on all of them together.
 
     Args:
-        cores: the first and the last that this thread may use unless told otherwise; none where the system does not let
+        cores: by default the first and the last that this thread may use; none where the system does not let
             us choose: then on whichever it is put.
         seconds: on each.
     """

@@ -1,5 +1,5 @@
 """
-The process while something is measured: kept quiet, and asked how much CPU it uses of what it can get.
+The process while something is measured: garbage collection is paused, and its share of the CPU is measured.
 
 Where a writer uses all of it under load, the writer is what limits.
 """
@@ -21,7 +21,7 @@ SWITCH_INTERVAL_S = 0.0001
 
 _CHANGING = threading.Lock()
 _FOUND: list[tuple[bool, float]] = []
-"""Of each pause that lasts, what the first of them has found: whether garbage is collected, and threads' turns."""
+"""What the first of the pauses that last has found: whether garbage is collected, and the length of threads' turns."""
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def cores_of(memory_mb: int, *, emulated: bool) -> float:
     """
     Return how many cores one thread of Python can keep busy: one, or less in a function with little memory.
 
-    memory_mb: 0 where nobody says. An emulator tells a size too, and does not hold its functions to it.
+    memory_mb: 0 where it is unknown. An emulator gives a size, too, and does not hold its functions to it.
 
     Source:
         AWS Lambda, developer guide, "Configure Lambda function memory": one vCPU at 1,769 MB, in proportion.

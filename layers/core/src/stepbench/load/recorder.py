@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1_000
 MOST_ERRORS = 200
-"""Of a slice by name."""
+"""The most errors of a slice that are counted by name."""
 
 
 class RecorderBase(ABC):
@@ -113,13 +113,13 @@ class OperationExtras:
 
 _OPEN, _CLOSED, _TAKEN = 0, 1, 2
 MAX_WAITING_ROWS = 500_000
-"""Some 22 MB: what 10 s at 50,000/s leave between two flushes."""
+"""Rows that wait between two flushes take some 22 MB at 50,000/s."""
 _FIELDS = ("sequence", "t0_ns", "t1_ns", "t2_ns", "client", "error", "kind", "outcome")
 _FORMAT = "qqqqHHBB"
 _ROW = struct.Struct(f"={_FORMAT}")
 _OWN = ("sequence", "t0_ns", "t1_ns", "t2_ns", "outcome", "error")
 _COLUMNS = np.dtype(list(zip(_FIELDS, _FORMAT, strict=True)))
-"""The same row: packing one takes a third of the time that appending to a column each would."""
+"""The columns of a packed row: to pack it takes a third of the time of appending to each column."""
 
 
 class Recorder(RecorderBase):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PREPARED = 1_000_000
 """Choices made before the clock starts, in some 0.3 s and 20 MB; what comes after them is made as it is reached."""
 FASTEST_S = 20e-6
-"""No client has an answer sooner, so that so many choices are enough."""
+"""No client has an answer sooner, which bounds how many choices a slice needs."""
 _SECOND_NS = 1_000_000_000
 
 

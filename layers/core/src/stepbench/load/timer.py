@@ -25,9 +25,9 @@ _PR_SET_TIMERSLACK = 29
 _DEFAULT_SLACK = 0
 _LEAST_SLACK_NS = 1
 SPIN_NS = 60_000
-"""Longer than the system takes to wake a thread nearly always."""
+"""The system nearly always wakes a thread in less."""
 MOST_SPINNING = 0.25
-"""Of the thread's time."""
+"""The share of the thread's time that may be spent spinning."""
 
 
 class Timer(Protocol):

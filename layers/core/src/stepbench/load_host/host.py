@@ -2,7 +2,7 @@
 The load host: takes `RunWriter`'s items from the queue, runs each as a process, and answers the state machine.
 
 Processes have the variables of the function RunWriter, so that they do what its sandboxes would, to the same stores;
-what they run on is told by LOAD_HOST. A message is deleted before its item is run: one that is delivered again was
+LOAD_HOST names the machine. A message is deleted before its item is run: one that is delivered again was
 never run. An item that the state machine has given up meanwhile, it has given to somebody else: it is left out.
 """
 
@@ -44,7 +44,7 @@ RECEIVE_S, MOST_MESSAGES = 5, 10
 END_S = 10
 """How long a process that has answered may take to end."""
 CRASHED, TIMED_OUT = "Runtime.ExitError", "Sandbox.Timedout"
-"""As Lambda names the ends of a sandbox."""
+"""Lambda's names for the ends of a sandbox."""
 MESSAGE_CHARS = 2_700
 """SendTaskFailure takes a cause of 32,768; in JSON a character has up to 12."""
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -158,7 +158,7 @@ class LoadHost:
         return answer or {"errorType": CRASHED, "errorMessage": crash}
 
     def _send(self, what: str, token: str, **fields: str) -> bool:
-        """Tell the state machine; whether it still waits to be told."""
+        """Notify the state machine; return whether it still waits for this item."""
         try:
             getattr(self.aws("stepfunctions"), f"send_task_{what}")(taskToken=token, **fields)
         except ClientError as error:

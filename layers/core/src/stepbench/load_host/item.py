@@ -18,7 +18,7 @@ def run_item(task: dict[str, Any], environ: Mapping[str, str], host: Connection)
     """
     Run the stage, and send the host its output, or `errorType` and `errorMessage`, as Lambda names them.
 
-    The process ends with its host: nobody would tell the state machine what came of it, which starts it anew.
+    The process ends with its host: nobody else would notify the state machine, which starts the item anew.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the host's, which lets items end
     os.environ.clear()
@@ -30,7 +30,7 @@ def run_item(task: dict[str, Any], environ: Mapping[str, str], host: Connection)
 def _answer(task: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"output": stage_handler(run_writer, RunWriterInput)(task, None)}
-    except Exception as error:  # noqa: BLE001 -- whatever it is, the state machine is told, as by Lambda
+    except Exception as error:  # noqa: BLE001 -- the state machine gets any error, as from Lambda
         return {"errorType": type(error).__name__, "errorMessage": str(error)}
 
 

@@ -24,7 +24,7 @@ GARBAGE: Final = "garbage-answer"
 OTHER_ERRORS: Final = "other errors"
 """The many different ones that a slice, or a window, has beside those that are named."""
 MOST_KEPT = 50
-"""Of a window by name, so that a store that makes up a code for each refusal fills no report with them."""
+"""The most errors of a window by name: a store that makes up a code for each refusal fills no report with them."""
 UNASKED: Final = "unasked-answer"
 """An answer came that nobody had asked for."""
 PROTOCOL_BROKEN: Final = "the server broke the protocol"

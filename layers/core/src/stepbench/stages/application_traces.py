@@ -29,7 +29,7 @@ SLICE = timedelta(hours=1)
 IDS_PER_CALL = 5
 """BatchGetTraces takes no more."""
 ROUNDS = 3
-"""So often X-Ray is asked for what it left unprocessed."""
+"""How often X-Ray is asked for what it left unprocessed."""
 GIVE = "Give the functions with their duration_ms"
 DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnrecognizedClientException"})
 

@@ -1,7 +1,7 @@
 """
 Task `AwaitArrivals`: whether everything that has to arrive has reached a receiver, or time is up.
 
-An execution of a DAG arrives before its objects are removed, and tells its end after that: both are waited for.
+An execution of a DAG arrives before its objects are removed, and its end is recorded after that: both are awaited.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ CALL_LIMIT_S = 20
 REFUSED_LIMIT_S, REFUSED_AGAIN_LIMIT_S = 15, 5
 """A store that takes nothing for so long is given up, and sooner where a trial of the run has failed so before."""
 SPREADING_S = 45
-"""On AWS refusals count only so long after the preparation: rights that were just given may take a minute to spread."""
+"""On AWS refusals count only after this time from the preparation: rights may take a minute to spread."""
 CANARY_LIMIT_S = 5
 """A trigger that takes longer is not ready: the slowest published p99 of the four is below 3 s."""
 IN_A_ROW = 3
@@ -199,7 +199,7 @@ def _send(spec: TrialSpec, services: Services, opened: OpenDriver) -> tuple[int,
 
 
 def _send_deletion(spec: TrialSpec, event: EventId, opened: OpenDriver) -> Result:
-    """Send an insertion and a deletion: a store tells nobody of the deletion of nothing."""
+    """Send an insertion and a deletion: a store notifies nobody of the deletion of nothing."""
     key = delete_key(event, spec.offered.record.key_bytes)
     value = preloaded_value(spec.tag, event.sequence, spec.offered.record.value_bytes)
     written = opened.run(perform(opened.driver, Request(Kind.INSERT, key, value)))

@@ -5,7 +5,7 @@ A stack is in one region, and so are its resources; nor do they log in to databa
 region (and peers it with one here), takes it away again, and binds the functions' roles of IAM to a role in a cluster.
 
 Peers need each other's names. So the one here exists with its witness only, the other is made with witness and peer,
-and the first is told its peer. Of two peers the first to be deleted waits for the other (PENDING_DELETE): this one is
+and the first is given its peer. Of two peers the first to be deleted waits for the other (PENDING_DELETE): this one is
 deleted first, since it depends on the other, and does not wait.
 """
 
@@ -52,7 +52,7 @@ CLUSTER_WAIT = {"Delay": 1, "MaxAttempts": 300}
 LOGIN_WAIT_S, LOGIN_POLL_S = 300, 5
 """A right that IAM was just given takes some seconds until it is one everywhere."""
 BINDING_LIMIT_S = 780
-"""So much of the function's 900 s may pass: the answer must still be given."""
+"""How much of the function's 900 s may pass: the answer must still be sent."""
 _BOUNDS = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "max_attempts": 5})
 
 
@@ -71,7 +71,7 @@ def bootstrap_dsql(
     Do what CloudFormation asks for, and tell it what came of that: without an answer it would wait for an hour.
 
     A request with another address for the answer is none of CloudFormation's, such as the sample event: nothing is done
-    and nobody is told, since a cluster that no stack knows would cost money for good.
+    and no answer is sent, since a cluster that no stack knows would cost money for good.
 
     Raises:
         OSError: the answer could not be delivered; Lambda then calls again, which finds what is there already.

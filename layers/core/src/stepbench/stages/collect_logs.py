@@ -39,7 +39,7 @@ BUDGET_NS = 5_000_000_000
 _UNKNOWN_START_MS = 3_600_000
 _MARGIN_MS = 5_000
 _OWN_MARGIN_MS = 500
-"""Where nothing but the time tells whose invocation it was: an earlier trial's last one ended a second before."""
+"""The margin where only the time shows whose invocation it was: an earlier trial's last one ended a second before."""
 _THROTTLED = frozenset({"ThrottlingException", "LimitExceededException", "TooManyRequestsException"})
 
 

@@ -54,7 +54,7 @@ def conclude_run(task: ConcludeRunInput, services: Services) -> ConcludeRunOutpu
 
 
 def _tell_regressions(task: ConcludeRunInput, run: RunRecord, services: Services) -> None:
-    """Announce what got worse; of what is only suspected nobody is told before a further run has confirmed it."""
+    """Announce what got worse, but for suspicions that no further run has confirmed yet."""
     if task.report is None:
         return
     if run.regressed:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepbench.stages.custom_resource import Answer
 
 LIMIT_S = 780
-"""So much of the function's 900 s may pass: the answer, or the next call, must still be made."""
+"""How much of the function's 900 s may pass: the answer must still be sent, or the next call made."""
 PASSES = 4
 """CloudFormation waits for an hour for an answer; four calls are 52 minutes, for some ten million versions."""
 NAMED = "results"

@@ -2,7 +2,7 @@
 Task `EndDataflow`: an execution of a DAG has ended, which is what its start's event arrives by.
 
 The handler (`functions/end_dataflow.py`) stamps t4 as its first statement. What has completed arrives, as a t4 item of
-its own; what has failed does not. Then its objects are removed from the store, and the end is told.
+its own; what has failed does not. Then its objects are removed from the store, and the end is recorded.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ YOUNG_S = 60
 """An execution may be so new that Step Functions does not know it yet."""
 POLL_S = 1.0
 CAUSE_CHARS = 200
-"""Of the reason why something is not removed yet, in one line."""
+"""The longest reason why something is not removed yet, in one line."""
 DELIVERY_LIMIT_S = 5
-"""So long at most what was acknowledged may be on its way: somebody may wait at the terminal."""
+"""How long the arrival of acknowledged events is awaited, at most: somebody may wait at the terminal."""
 RUNNING = "RUNNING"
 SUCCEEDED = "SUCCEEDED"
 GONE = "GONE"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stepbench.services import Services
 
 CONNECT_S, DOWNLOAD_LIMIT_S = 10, 300
-"""To connect to an address; and to have a whole file, with all redirections."""
+"""Time limits for connecting to an address, and for a whole file with all redirections."""
 MOST_INPUT_BYTES = 512 * 2**20
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepbench.services import Services
 
 LOGS_LIMIT_S = 20
-"""No call is started after that; one takes 5 s. Somebody may wait at the terminal."""
+"""No call is started after this time; one takes 5 s. Somebody may wait at the terminal."""
 CUT_SHORT = "TrialCancelledError"
 _POLL_S = 0.5
 
@@ -31,7 +31,7 @@ def render_partial(run: RunRecord, cause: str, services: Services) -> None:
     """
     Analyse each trial that was cut short, and render the report, unless the run never began, or has a report.
 
-    A function that fails is told in the log: a report that cannot be made keeps no run from being closed.
+    A function that fails is logged: a report that cannot be rendered keeps no run from being closed.
     """
     run_id = run.run_id
     plan = services.runs.find_model(layout.run_key(run_id, "plan.json"), Plan)

@@ -55,12 +55,12 @@ DELIVERY_LIMIT_S = 600
 """A new S3 notification or event source mapping may take minutes to act on AWS."""
 EMULATED_DELIVERY_LIMIT_S = 120
 PREPARE_LIMIT_S = PRELOAD_FOR_S + 120
-"""For all that is made and written before the load; the function has 15 minutes."""
+"""How long all that is created and written before the load may take; the function has 15 minutes."""
 POLL_S = 1.0
 CANCEL_POLL_S = 2.0
 WATCH_LANES = (0, 1)
 FORMER_LIMIT_S = 30
-"""So long an earlier trial of the run, which holds the lease, is torn down before this one waits as for any other."""
+"""How long an earlier trial of the run, which holds the lease, is torn down; then this one waits as for any other."""
 
 
 def prepare_target(

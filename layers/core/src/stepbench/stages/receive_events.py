@@ -114,7 +114,7 @@ def receive_events(event: Any, t4_ns: int, request_id: str, receiver: Receiver) 
     cold = sandbox.begin(t4_ns)
     delivery = pack_delivery(event, t4_ns)
     items = _items(delivery, sandbox, cold=cold)
-    # Before the table has its turn, so that the log also tells of an invocation that dies there; only a trial that
+    # Before the table has its turn, so that the log also shows an invocation that dies there; only a trial that
     # this sandbox does not know yet has to wait, since asking for its setting takes a request.
     for tag in filter(receiver.log.knows, items):
         receiver.log.add(tag, request_id, t4_ns, items[tag])

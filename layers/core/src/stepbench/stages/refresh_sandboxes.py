@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FUNCTION = "RunTransfer"
 VARIABLE = "REFRESHED"
 LIMIT_S = 100
-"""For all of it; a change takes a second or two, of a function in a VPC more, and others' may be before it."""
+"""How long all changes may take: one takes a second or two, in a VPC more, and may wait for those of others."""
 POLL_S = 0.5
 UNKNOWN = "Unknown"
 PENDING = frozenset({"InProgress", UNKNOWN})

@@ -36,9 +36,9 @@ COLLECT_LIMIT_NS = 30_000_000_000
 EMPTY_POLLS = 5
 """A short poll asks some of a queue's servers only; a long one would take every trial a second, where none is there."""
 HIDDEN_S = 60
-"""From others, meanwhile; longer than a look takes."""
+"""How long messages are hidden from others: longer than they are looked at."""
 MOST_PAGES = 20
-"""Of a stream, for one batch: a page may be empty, or end before the batch does."""
+"""The most pages of a stream for one batch: a page may be empty, or end before the batch does."""
 
 
 def collect_refused(ref: TrialRef, services: Services) -> None:

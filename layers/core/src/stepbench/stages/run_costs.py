@@ -25,7 +25,7 @@ RENDERED = ("summary.json", "manifest.json", "report.html")
 """RenderReport's own documents: one object each, however often it renders, and bytes that are not there yet."""
 NO_STACK = "the stack that ran them is not there to be asked"
 MOST_PAGES = 50
-"""Of 10,000 lines or 1 MB each, so far more than a run has."""
+"""A page has 10,000 lines or 1 MB, so these are far more than a run has."""
 
 
 def add_costs(summary: RunSummary, services: Services) -> RunSummary:

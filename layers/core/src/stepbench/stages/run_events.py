@@ -34,7 +34,7 @@ _FIELDS = {
 
 
 def announce(kind: str, run: RunRecord, services: Services) -> None:
-    """Put an event on the bus; a bus that does not take it delays no run, and is told in the log."""
+    """Put an event on the bus; a bus that does not take it delays no run, which is logged."""
     detail = json.dumps(event_detail(run, services.settings.function_prefix))
     entry = {"Source": SOURCE, "DetailType": kind, "Detail": detail}
     try:

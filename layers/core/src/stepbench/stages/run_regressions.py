@@ -1,4 +1,4 @@
-"""A run among its plan's earlier ones: what changed, for its report and for whoever is to be told."""
+"""A run among its plan's earlier ones: what changed, for its report and for announcements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stepbench.services import Services
 
 SERIES_RUNS = 120
-"""So many runs are read: a baseline's, and those that are judged; as many again of a named baseline further back."""
+"""How many runs are read: a baseline's and those that are judged; as many again of a named baseline further back."""
 READERS = 16
 MOST_RECORDS = 20_000
 """Entries of the register, which are small, that are looked through for the first runs of a named baseline."""

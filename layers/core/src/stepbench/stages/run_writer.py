@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 SPEED_CHECK_SHARE, LEAST_SPEED_CHECK_S = 0.1, 0.3
-"""Of the time until the slice begins; connecting and measuring the clock come after it."""
+"""The share of the time until the slice begins that a check may take; connecting and measuring the clock follow it."""
 
 
 class WriterClock(Clock, Protocol):
@@ -62,7 +62,7 @@ class Bench:
     run: Callable[[Coroutine[Any, Any, RunWriterOutput]], RunWriterOutput] = run_measuring
     cpu_s: Callable[[], float] = time.process_time
     check_core: Callable[[float], SlowSpells] = check_core
-    """It takes the CPU for so many seconds, so it is before the writer connects, and well before its load is due."""
+    """It occupies the CPU for so many seconds, so it runs before the writer connects, well before its load is due."""
     beat_s: float = 1.0
     flush_s: float = 10.0
     drain_s: float = 30.0

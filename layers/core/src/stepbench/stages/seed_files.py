@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from stepbench.services import Services
 
 SEEDER = "seeder"
-"""As its sign of life is named: who clears up waits for it."""
+"""The name of its sign of life: whoever clears up waits for it."""
 BUDGET_S = 240
-"""After which no other file is begun in this call; the largest takes some two minutes."""
+"""No other file is begun after this time in one call; the largest takes some two minutes."""
 PART_MIB = 16
 """What is held in memory at a time; S3 takes parts of 5 MiB to 5 GiB, and 10,000 of them."""
 _DIGEST = "xxh3"
@@ -57,7 +57,7 @@ _LASTING = {
 }
 """What a second try finds as it was, and what to do about it."""
 _FILE_MODE = 0o666
-"""Whoever may write a file is told by the kernel which of its pages are in memory (see `transfer.page_cache`)."""
+"""The kernel reports which pages of a file are in memory to who may write it (see `transfer.page_cache`)."""
 
 
 class File(NamedTuple):

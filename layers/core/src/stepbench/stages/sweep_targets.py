@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stepbench.stages.target_driver import BuildDriver
 
 SWEEP_LIMIT_S = 600
-"""So much of the function's 15 minutes is used; leases left then are `pending`, for the next hour."""
+"""How much of the function's 15 minutes is used; leases that are left then are `pending`, for the next hour."""
 STARTING_S = 300
 """A run may have no execution yet: the API enters it before it starts that."""
 BENCHMARK = "Benchmark"
@@ -80,7 +80,7 @@ def _conclude(ended_arn: str | None, services: Services) -> None:
     Have runs closed whose execution is over, once they hold no target: of one execution, or all that are not closed.
 
     One that is submitted may have no execution at all, where who submitted it broke off or the start was refused; or
-    one that was stopped before it entered the run. A run that is closed, and in the queue still, has not told those
+    one that was stopped before it entered the run. A run that is closed, and in the queue still, has not notified those
     behind it. `ConcludeRun` is another function, since it needs services that this one, in its VPC, may not reach.
     """
     arns = [ended_arn] if ended_arn else _open_runs(services)

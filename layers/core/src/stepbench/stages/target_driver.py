@@ -42,7 +42,7 @@ SINGLE_TRY_LIMIT_S, EMULATED_SINGLE_TRY_LIMIT_S = 10.0, 3.0
 
 
 STEP_LIMIT_S = 120.0
-"""For each step of a driver, whose every request has a limit of its own: servers have ways to ask for one more."""
+"""The limit of each step of a driver. Each request has a limit of its own, but a server may demand further ones."""
 
 
 class OpenDriver(NamedTuple):

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RETRY = RetryLimits(attempts=4, connect_s=3, answer_s=60, whole_s=120)
-"""Also for a DAG's input of tens of megabytes."""
+"""They suffice for a DAG's input of tens of megabytes."""
 _SPECS = 8
-"""So many trials are remembered: a sandbox may serve several at once, of teams whose stores differ."""
+"""How many trials are remembered: a sandbox may serve several at once, of teams whose stores differ."""
 
 
 class TaskPlace:

@@ -30,7 +30,7 @@ SILENT_S = 5
 """Writers and watchers beat once a second: one silent for so long is gone."""
 CALL_LIMIT_S = 20
 ENDED = "the trial has ended"
-"""For a task that a stopped execution had begun in a cold start: as it begins, it looks for the flag and ends."""
+"""The cause for a task that a stopped execution had begun in a cold start: it checks the flag first, and ends."""
 POLL_S = 0.5
 _SECOND_NS = 10**9
 

@@ -1,4 +1,4 @@
-"""Runs take turns at their targets: who may begin is told so, and who is over makes room."""
+"""Runs take turns at their targets: a run that may begin is notified, and one that has ended makes room."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _NO_LONGER_WAITING = frozenset({"TaskDoesNotExist", "TaskTimedOut", "InvalidToken"})
 _TRIES = 20
-"""So often is looked again where somebody else was quicker."""
-_BUSY = f"queue of runs: {{}} {{}} was changed by others {_TRIES} times while it was looked at; try again"
+"""How often a change is tried again where somebody else was quicker."""
+_BUSY = f"queue of runs: {{}} {{}} was changed by others {_TRIES} times while it was read; try again"
 
 
 def let_in(targets: Iterable[str], services: Services) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ def let_in(targets: Iterable[str], services: Services) -> tuple[str, ...]:
     A run begins once it is the first at all its targets: a run that waits holds back all behind it that share one of
     them, so that none waits for ever. Whoever joins or leaves the queue calls this for the targets concerned, after
     that; of two calls at once, each run is let in by one. Where a call broke off between giving a run its targets and
-    telling its execution, the next one at one of these targets tells it, at the latest the broken one's retry.
+    notifying its execution, the next call at one of these targets does, at the latest the broken one's retry.
     """
     found = (_let_in_first(target, services) for target in targets)
     return tuple(dict.fromkeys(run_id for run_id in found if run_id is not None))
@@ -91,9 +91,9 @@ def _is_first(entry: QueueEntry, target: str, services: Services) -> bool:
 
 def _resume(run_id: str, services: Services) -> None:
     """
-    Let an execution go on whose run has its targets, unless it was told; and note that it does.
+    Let an execution go on whose run has its targets, unless it was notified; and note that it does.
 
-    An execution that no longer waits has been told by a call that broke off before it noted so, or has ended: then the
+    An execution that no longer waits was notified by a call that broke off before it noted so, or has ended: then the
     sweeper takes its run out of the queue.
     """
     turn = services.register.turn(run_id)
@@ -104,7 +104,7 @@ def _resume(run_id: str, services: Services) -> None:
         services.aws("stepfunctions").send_task_success(taskToken=turn.token, output=json.dumps({"run_id": run_id}))
     except (BotoCoreError, ClientError) as error:
         if not isinstance(error, ClientError) or error.response["Error"]["Code"] not in _NO_LONGER_WAITING:
-            message = f"run {run_id} has its targets, and its execution could not be told: {error}"
+            message = f"run {run_id} has its targets, and its execution could not be notified: {error}"
             raise unavailable(message, error) from error  # both states that get here try again
         logger.warning("the execution waits no longer", extra={"run_id": run_id})
     services.register.mark_resumed(run_id, turn.token)

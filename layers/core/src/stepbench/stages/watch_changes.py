@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 FINAL_TRIES = 5
 DRAIN_S = 5.0
-"""So long at most a watch goes on after its trial was cancelled: somebody may wait at the terminal."""
+"""A watch goes on for so long at most after its trial was cancelled: somebody may wait at the terminal."""
 PAUSE_S = 2.0
 """A watcher that looks at its clock so much later than it meant to has stood still."""
 PROMPT_BATCHES = 10
-"""So many are recorded as they come: the watch's confirmation and the canaries, for which AwaitTarget waits."""
+"""How many are recorded as they come: the watch's confirmation and the canaries, for which AwaitTarget waits."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class _Turn:
         self.store = T4Store(self.services.table, self.services.runs)
 
     def beat(self, *, ended: bool = False) -> None:
-        """Write a sign of life, which tells all that is to be known of this watch."""
+        """Write a sign of life, with the watch's position and counts."""
         progress = {"seen": self.log.seen, "position": self.log.recorded_position}
         beat = self.services.table.end_beat if ended else self.services.table.beat
         beat(self.ref.tag, f"watcher#{self.log.watch}", progress, **self._start())
@@ -118,7 +118,7 @@ def watch_changes(
         stopped = pace.run(_hold(turn, build(spec, services.settings, services.clock)))
     now_ns = services.clock.now_ns()
     gate_s = spec.offered.watch_loop_s if pace.gate_s is None else pace.gate_s
-    # A Wait state cuts its time stamp to the second; before its turn a lane would only be told to wait again.
+    # A Wait state cuts its time stamp to the second; before its turn a lane would only have to wait again.
     turn_ns = math.ceil(turns.next_start_ns(task.lane, now_ns) / 1e9) * 10**9
     next_ns = min(turn_ns, now_ns + round(gate_s * 1e9))
     return WatchChangesOutput(stopped=stopped, next_at=_at(next_ns))

@@ -34,7 +34,7 @@ AS_GIVEN = "as the plan sets it, once, before the first phase; no model was aske
 
 
 class Moment(NamedTuple):
-    """Before which phase, of which DAG, it is decided, and when: ns since the epoch."""
+    """When a decision is taken: the phase before which it is, that phase's DAG, and the time in ns since the epoch."""
 
     phase: str
     dag: str

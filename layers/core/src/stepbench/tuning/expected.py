@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.trial import TrialFields
 
 UNKNOWN_BLOB_BYTES = 65_536
-"""Of a DAG that does not say how large its objects are."""
+"""The assumed size of objects of a DAG that does not say how large they are."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

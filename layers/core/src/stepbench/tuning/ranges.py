@@ -1,5 +1,5 @@
 """
-From where to where the five parameters are searched, and what is advised for them.
+The ranges in which the five parameters are searched, and what is advised for them.
 
 No ranges are published: these are ours. They lie within what the contract admits, depend on the machine as the
 published advice does, and reach beyond it on both sides.
@@ -22,7 +22,7 @@ from stepbench.contracts.tuning import (
 )
 
 STRATEGIES: tuple[Compaction, ...] = ("STCS", "LCS", "UCS")
-"""Without the one for time series: blobs of a DAG have no order of time that a read asks for."""
+"""The strategy for time series is left out: no read asks for a DAG's blobs in order of time."""
 CACHE_STEP_MIB = 32
 
 

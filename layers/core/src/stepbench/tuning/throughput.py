@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.tuning import CassandraConfiguration
 
 _OCTAVES_OF_SIZE, _OCTAVES_OF_CLIENTS = 4.0, 4.0
-"""As far apart as gets only are from puts only: 64 KiB from 1 MiB, one client from 16."""
+"""Distances that count as much as the one from gets only to puts only: 64 KiB from 1 MiB, one client from 16."""
 _SAME = 1e-12
 
 

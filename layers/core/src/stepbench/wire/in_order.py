@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 OVERSIZED = "oversized-answer"
 MOST_ANSWER_BYTES = 1024 * 1024
-"""Unless a driver asks for more."""
+"""The default limit, unless a driver asks for more."""
 
 
 class InOrderConnection(ABC, Generic[AnswerT]):

@@ -10,7 +10,7 @@ import socket
 import struct
 
 _SO_TIMESTAMPNS = 35
-"""Not among Python's names; the same number on every architecture that Lambda and Fargate have."""
+"""Python has no name for it; the number is the same on every architecture of Lambda and Fargate."""
 _TIMESPEC = struct.Struct("@ll")
 _STAMP_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 

@@ -60,7 +60,7 @@ ConnectionT_co = TypeVar("ConnectionT_co", bound=Closable, covariant=True)
 
 _DIALLED_AT_ONCE = 32
 OPEN_LIMIT_S = 60.0
-"""For all connections that are made ahead; those that have not been begun by then are made when they are needed."""
+"""The limit for all connections that are opened ahead; those not begun by then are opened when they are needed."""
 
 
 class Link(Generic[ConnectionT_co]):

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     Piece = bytes | bytearray | memoryview
 
 STALL_S = 10.0
-"""By default: so long a peer may neither take nor send a byte."""
+"""The default: how long a peer may neither take nor send a byte."""
 _HEAD_BYTES = 4_096
 """What is asked for at a time while an answer's head is awaited; some of it may be the payload's begin."""
 _AT_ONCE_BYTES = 2**20
 _SECURE_BYTES = 128 * 1024
-"""Of TLS so much is encrypted, or awaited, at a time: its records have 16 KB, and one by one they take longer."""
+"""TLS encrypts, or awaits, so much at a time: its records have 16 KB, and one by one they take longer."""
 _WOKEN_BYTES = 256 * 1024
-"""On a fast network a payload would else wake us for each packet."""
+"""Fewer bytes do not wake us: on a fast network each packet of a payload would."""
 _RECORD_SLACK_BYTES = 32 * 1024
 """What TLS may hold of a payload already: that will not come from the socket, so it must not be waited for."""
 _TURN_BYTES = 4 * 2**20
@@ -277,7 +277,7 @@ class ByteStream:
 
     def _note_readable(self) -> None:
         """
-        Wake whoever waits for it; where nobody does, be told no more until somebody will.
+        Wake whoever waits for it; where nobody does, ask for no more events until somebody will.
 
         The loop goes on watching from one wait to the next: to begin and to end that are ten system calls of uvloop's.
         """

@@ -39,7 +39,7 @@ _FIELDS = len(FIELD_BYTES)
 _PAIRS_BYTES = PRODUCT_BYTES + sum(map(len, FIELD_BYTES))
 _JSON_BYTES = len(json_blob({name: "x" * size for name, size in FIELD_BYTES.items()}))
 _JSON_SIZES = frozenset({_JSON_BYTES, _JSON_BYTES + 2 * _FIELDS - 1})
-"""As we write it, and as PostgreSQL prints jsonb: with a space behind each colon and comma."""
+"""Sizes of JSON as we write it, and as PostgreSQL prints jsonb: with a space behind each colon and comma."""
 
 
 class RecordCheck:

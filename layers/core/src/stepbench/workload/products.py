@@ -59,7 +59,7 @@ UPDATED = ("update_time", "count", "price")
 """The few fields that an update changes: those that a sale or a new price would."""
 FIRST_ID = 10**18
 PRIME = 97
-"""As of an IBAN's check digits: no power of 10 is a multiple of it, so that no single digit can change unseen."""
+"""The modulus of an IBAN's check digits: no power of 10 is a multiple of it, so no digit can change unnoticed."""
 _EPOCH_MS, _DAY_MS, _DAYS = 1_600_000_000_000, 86_400_000, 1_000
 _LATEST = 10**9
 """An update comes at most so many times `PRIME` ms after the creation: these still have 13 digits since the epoch."""

@@ -23,7 +23,7 @@ PIECE_BYTES = MIB // 4
 PIECES = FILE_BYTES // PIECE_BYTES
 """The bucket hands over one after the other, each at its time."""
 MIB_PER_S, FIRST_S = 80.0, 0.004
-"""Of a usual transfer: its rate after the first byte, and the wait for that."""
+"""The rate of a usual transfer after its first byte, and the wait for that."""
 SPREAD = 0.12
 """Deviation of the logarithm of rates within a mode: more than what a busy machine adds, so that it hides it."""
 START_NS = 1_704_067_200 * 10**9

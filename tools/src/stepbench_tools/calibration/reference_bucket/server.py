@@ -51,7 +51,7 @@ class ReferenceBucket(socketserver.ThreadingTCPServer):
     """
 
     daemon_threads = False
-    """Its end waits for them, so that the truth is whole then."""
+    """The server's end waits for its threads, so that the truth is whole then."""
     request_queue_size = _BACKLOG
 
     def __init__(self, body: bytes, jitter: Jitter, seed: int) -> None:

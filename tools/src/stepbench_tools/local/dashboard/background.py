@@ -25,7 +25,7 @@ _EMULATOR = "emulator"
 
 
 class Running(Contract):
-    """Where it is; the file is for its user alone, since the address holds the token."""
+    """Where the dashboard is; only its user may read the file, since the address holds the token."""
 
     address: str
     process: ProcessId

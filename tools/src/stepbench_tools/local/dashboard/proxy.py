@@ -35,7 +35,7 @@ _MAX_THREADS, MOST_UNREAD = 16, 64
 _READ_S, _IDLE_POLL_S = 10, 0.5
 _MOST_DIGITS = 20
 _ADDRESS = re.compile(rb'\b(href|src|action)="/(?!/)')
-"""In pages, where texts have no quotation marks."""
+"""An address in pages, where texts have no quotation marks."""
 _FORWARDED = ("Accept", "Content-Type", "Idempotency-Key")
 _RETURNED = (
     "Cache-Control",

@@ -20,7 +20,7 @@ class Report(NamedTuple):
     What Lambda reports of an invocation.
 
     duration_ms: without initialisation. init_ms: of its sandbox; None if that had been there before. memory_mb: the
-    function's. peak_mb: the most that its sandbox has held; None where its process has ended, told as all of it.
+    function's. peak_mb: the most that its sandbox has held; None where its process has ended, logged as all of it.
     """
 
     duration_ms: float

@@ -1,5 +1,5 @@
 """
-One task of the embedded run is a process beside this one, which ends it when it is told to, or when the emulator ends.
+One task of the embedded run is a process beside this one, which ends it when it is asked to, or when the emulator ends.
 
 Run as `python -P task_process.py STOP_TIMEOUT_S COMMAND…` by the interpreter that stands for Lambda's, so it imports
 nothing of ours. Its standard input is the lifeline: nothing is ever written to it, and the kernel closes it with the

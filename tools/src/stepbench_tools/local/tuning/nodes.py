@@ -89,7 +89,7 @@ class TunedNode:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Let it do nothing, not even in the background, for the block; one that has died is told by its own turn."""
+        """Let it do nothing, not even in the background, for the block; one that has died fails in its own turn."""
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(self.node.pid).suspend()
         try:

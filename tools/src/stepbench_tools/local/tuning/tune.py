@@ -55,13 +55,6 @@ class Tuning(NamedTuple):
     pace: Pace = Pace()
 
 
-class Outage(NamedTuple):
-    """T_r, in seconds: with a restart, and of a change of a node that goes on."""
-
-    restart_s: float
-    live_s: float
-
-
 class Side(NamedTuple):
     """A node with a table that is ready for load."""
 
@@ -146,7 +139,7 @@ def tune(fleet: Fleet, asked: Tuning, said: Callable[[str], None]) -> TunedModel
         others = dict.fromkeys(each.best for other, each in found.items() if other != workload)
         seen[workload] += [pair.afresh(workload, each) for each in others for _ in range(CROSSED)]
     points = points_of(seen)
-    outage = measure_outage(fleet, found[asked.workloads[0]].best)
+    restart_s, live_s = measure_outages(fleet, found[asked.workloads[0]].best)
     confirmations = [_confirmed(pair, workload, each, points, asked, said) for workload, each in found.items()]
     return TunedModel(
         name=asked.name,
@@ -155,8 +148,8 @@ def tune(fleet: Fleet, asked: Tuning, said: Callable[[str], None]) -> TunedModel
         provider=f"Cassandra {fleet.version} ({fleet.profile.name})",
         cores=cores,
         heap_mib=fleet.profile.heap_mib,
-        restart_s=outage.restart_s,
-        live_s=outage.live_s,
+        restart_s=restart_s,
+        live_s=live_s,
         points=points,
         confirmations=tuple(confirmations),
     )
@@ -208,8 +201,10 @@ def points_of(seen: Mapping[StoreWorkload, Sequence[Evaluation]]) -> tuple[Model
     return tuple(points)
 
 
-def measure_outage(fleet: Fleet, configuration: CassandraConfiguration, restarts: int = RESTARTS) -> Outage:
-    """Return T_r: medians of changes to and from a configuration, on a node that has nothing else to do."""
+def measure_outages(
+    fleet: Fleet, configuration: CassandraConfiguration, restarts: int = RESTARTS
+) -> tuple[float, float]:
+    """Return T_r in seconds, with a restart and of a live change: medians on a node that has nothing else to do."""
     away_s, live_s = [], []
     live = configuration.model_copy(update={"compaction": _OTHER[configuration.compaction], "concurrent_writes": 24})
     with fleet.started(None) as node:
@@ -220,7 +215,7 @@ def measure_outage(fleet: Fleet, configuration: CassandraConfiguration, restarts
             node.apply(spec, live)
             live_s.append(time.monotonic() - began_s)
             away_s.append(node.apply(spec, None).away_s)
-    return Outage(statistics.median(away_s), statistics.median(live_s))
+    return statistics.median(away_s), statistics.median(live_s)
 
 
 def workload_words(workload: StoreWorkload) -> str:

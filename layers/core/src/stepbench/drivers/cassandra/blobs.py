@@ -3,7 +3,7 @@ Blobs in Cassandra and ScyllaDB: each is a partition, with a row for each part o
 
 A whole blob would break the server's limits, as they are released: a mutation may have half a segment of the commit log
 (`commitlog_segment_size`, 32 MiB), a request 16 MiB (`native_transport_max_frame_size`), a value 256 MiB
-(`max_value_size`). Every row tells the whole blob's length, and the first one's part how long the others are: one that
+(`max_value_size`). Every row has the blob's length, and the first one's part shows how long the others are: one that
 is missing, or of another blob, makes a get FAILED "truncated". A put that broke off may leave some rows: those `keys`
 lists, and `delete` removes.
 

@@ -28,10 +28,10 @@ Scalar = bool | int | float | str
 COMMAND_S, RESTART_S = 60.0, 200.0
 """What asking nodetool, and starting a node anew, may take at most."""
 DELIVERY_S = 30
-"""Until then a command has begun, or never will (AWS takes no less): it could come while another trial measures."""
+"""A command begins within this time, or never (AWS takes no less); a later one could disturb another trial."""
 _POLL_S = 0.5
 _MOST_BYTES = 65_536
-"""Of an answer."""
+"""The longest answer that is read."""
 _UNFINISHED = frozenset({"Pending", "InProgress", "Delayed", "Cancelling"})
 
 

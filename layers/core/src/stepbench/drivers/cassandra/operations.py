@@ -69,7 +69,7 @@ class CassandraOperations:
         self._record_bytes = workload.record.key_bytes + workload.record.value_bytes
         check = RecordCheck(workload, spec.tag)
         self._checks = {self._statements.read: check, self._statements.scan: check}
-        """Of what a statement reads."""
+        """They check what a statement reads."""
         self._reuse = workload.reuse
         self._prepared = tuple(text for text in self._statements if self._product or text != self._statements.update)
         self._writers = spec.offered.writers

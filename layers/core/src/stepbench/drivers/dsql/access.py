@@ -42,7 +42,7 @@ SCHEMA: Final = "stepbench"
 """What `BootstrapDsql` makes in a cluster: a role for the functions, and the schema that it may make tables in."""
 ADMIN: Final = "admin"
 TOKEN_LIFETIME_S = 600
-"""Below the 15 minutes of botocore's default: who gets hold of one has it for no longer than needed."""
+"""It is below botocore's default of 15 minutes: a token that leaks is good for no longer than needed."""
 TOKEN_USE_S = 300
 """A token is handed out for so long; so each is good for another five minutes at least when a session begins."""
 _HOST = re.compile(r"[a-z0-9]+\.dsql(?:-[a-z0-9]+)?\.([a-z0-9-]+)\.on\.aws")

@@ -55,7 +55,7 @@ PRELOAD_LANES = 16
 _ANSWER_BYTES = 20_000_000
 """An item has 400 KB at most; a batch that is wholly unprocessed comes back as large as it was sent."""
 _BATCH_TURNS = 8
-"""So often what DynamoDB has left of a batch is sent again, ever more slowly; then the batch counts as refused."""
+"""How often what DynamoDB has left of a batch is sent again, ever more slowly; then the batch counts as refused."""
 
 
 class DynamoDbOperations(DynamoDbStore):

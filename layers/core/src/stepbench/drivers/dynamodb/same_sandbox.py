@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stepbench.wire.http1.connection import HttpExchange
 
 INVOKE_LIMIT_S = 20.0
-"""Longer than `CheckClock` waits for DynamoDB, by a cold start."""
+"""It exceeds what `CheckClock` waits for DynamoDB, by a cold start."""
 _FUNCTION_ERROR = b"x-amz-function-error"
 _ERROR_TYPE = b"x-amzn-errortype"
 _INVOKE = Form("POST", (("content-type", "application/json"),))

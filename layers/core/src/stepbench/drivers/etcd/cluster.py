@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 RANGE, PUT, DELETE_RANGE, TXN = (f"/etcdserverpb.KV/{name}" for name in ("Range", "Put", "DeleteRange", "Txn"))
 WATCH, STATUS = "/etcdserverpb.Watch/Watch", "/etcdserverpb.Maintenance/Status"
 TEAR_DOWN_TURN_S = 20.0
-"""For deleting, and again for compacting; what is left is for the next call."""
+"""How long deleting may take in one call, and again compacting; the next call goes on."""
 CONNECT_LIMIT_S = 5.0
 _DELETED_AT_ONCE = 10_000
 

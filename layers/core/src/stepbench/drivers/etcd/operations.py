@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 CONFLICT = "conflict"
 MAX_CONFLICTS = 50
 CLIENTS_PER_CHANNEL = 100
-"""As many calls at a time as gRPC advises for a connection."""
+"""How many calls at a time gRPC advises for a connection."""
 
 
 class EtcdOperations(EtcdStore):

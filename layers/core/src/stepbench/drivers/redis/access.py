@@ -47,8 +47,8 @@ class RedisAccess:
     Opens connections to one server, or to the nodes of one cluster; looks credentials and addresses up once.
 
     Measured connections speak RESP2, which needs no HELLO: without a password there is nothing to wait for after TCP
-    and TLS. Control connections speak RESP3, since HELLO tells what serves; where a server or a proxy does not know it
-    (a Redis before 6), INFO tells as much.
+    and TLS. Control connections speak RESP3, since HELLO names the server; where a server or a proxy does not know it
+    (a Redis before 6), INFO does.
 
     seed: the node that was named; all others are learnt from it. addresses: those of nodes, which are looked up before
         a connection is timed.
@@ -125,7 +125,7 @@ class RedisAccess:
         return connected._replace(greeting=greeting)
 
     def _server_name(self, node: Node) -> str:
-        """Return whose certificate is expected: a node told by address has one for the name that we were given."""
+        """Return whose certificate is expected: a node named by its address has one for the name given to us."""
         return self.seed.host if _is_address(node.host) and not _is_address(self.seed.host) else node.host
 
 
@@ -142,7 +142,7 @@ def describe(node: Node) -> str:
 
 
 async def _ask_info(connection: RespConnection) -> dict[str, str]:
-    """Return what HELLO would have told; nothing of a proxy that knows no INFO either, but reads. Raises OSError."""
+    """Return what HELLO would have answered; nothing of a proxy that knows no INFO either. Raises OSError."""
     answered = await connection.call(b"INFO", b"server")
     if isinstance(answered.reply, ErrorReply) and answered.reply.code == "ERR":
         answered = await connection.call(b"GET", b"stepbench")

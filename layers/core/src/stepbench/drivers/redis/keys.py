@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CLEAR_LIMIT_S = 20.0
 FIND_LIMIT_S = 60.0
 _SCANNED_AT_ONCE = 10_000
-"""Some 2 ms of the server's one thread."""
+"""A scan of so many keys takes some 2 ms of the server's one thread."""
 
 
 class RedisKeys:

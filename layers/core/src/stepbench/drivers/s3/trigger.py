@@ -116,7 +116,7 @@ class S3Driver:
     async def _require_versions(self, s3: S3Client) -> None:
         answer = await self._aws.call(s3.get_bucket_versioning, Bucket=self._bucket)
         if answer.get("Status") != "Enabled":
-            message = f"bucket {self._bucket} keeps no versions, by which updates are told apart; enable versioning"
+            message = f"bucket {self._bucket} keeps no versions, which distinguish updates; enable versioning"
             raise TargetUnavailableError(message)
 
     async def _notifications(self, s3: S3Client) -> dict[str, Any]:
@@ -169,5 +169,5 @@ def without_notification(config: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 def _is_for(entry: dict[str, Any], prefix: str) -> bool:
     rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", ())
-    # S3 answers with "Prefix" where it was told "prefix".
+    # S3 answers with "Prefix" where "prefix" was set.
     return any(rule["Name"].lower() == "prefix" and rule["Value"] == prefix for rule in rules)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepbench.drivers.aws.access import AwsAccess
 
 _CLEARED_FOR_NS = 20_000_000_000
-"""No new page is started after so long in one call; a page's requests take some seconds at most."""
+"""A call starts no new page after this time; a page's requests take some seconds at most."""
 
 
 LISTED_FOR_S = 120.0

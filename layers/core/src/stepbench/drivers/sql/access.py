@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CONNECT_LIMIT_S = 5
 CONTROL_LIMIT_S = 30.0
-"""For one statement of preparing and clearing up; the server's own limit for the longest of them is 25 s."""
+"""The limit of a statement that prepares or clears up; the server's own limit for the longest of them is 25 s."""
 WRITE_LIMIT_S = 12.0
 
 

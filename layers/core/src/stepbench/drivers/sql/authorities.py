@@ -1,5 +1,5 @@
 """
-Who signs the certificates of AWS's servers that speak PostgreSQL's protocol: a short file for each, from a layer.
+Find the authorities that sign certificates of AWS's PostgreSQL servers: a short file for each, from a layer.
 
 libpq reads its file of authorities for every connection. Of a system's 140 that takes 34 ms of a processor, of one
 region's 8 of RDS and RDS Proxy 1.4 ms: too much of what a connection costs to be the client's own doing. RDS's

@@ -122,7 +122,7 @@ def _require(pgconn: PGconn, wanted: pq.PollingStatus) -> None:
 
 
 def _cause(message: str) -> Exception:
-    """Return what Python would have raised: libpq tells causes apart by its text only."""
+    """Return what Python would have raised: libpq distinguishes causes by its text only."""
     if tls := _TLS_REASON.search(message):
         error = ssl.SSLError(ssl.SSL_ERROR_SSL, message)
         error.reason = tls[1].strip().upper().replace(" ", "_")  # "certificate verify failed", as OpenSSL names it

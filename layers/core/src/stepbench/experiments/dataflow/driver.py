@@ -85,7 +85,7 @@ class DataflowDriver:
         self._starts: dict[int, StartBody] = {}
 
     async def open(self) -> None:
-        """Connect to Step Functions, and to the table where ends are told; the store once it is needed."""
+        """Connect to Step Functions, and to the table of ends; to the store once it is needed."""
         await self._aws.open()
         if self._closed_phases:
             await self._table.open()
@@ -178,7 +178,7 @@ class DataflowDriver:
         return RunDataflowInput(ref=ref, event=event, dag=dag.name, levels=() if phase == CANARY_PHASE else levels)
 
     async def _has_ended(self, event: str) -> bool:
-        """Ask the table whether an execution has ended; one that cannot be asked has told nothing yet."""
+        """Return whether an execution has ended by the table; while the table does not answer, it has not."""
         partition = layout.dag_ends_pk(self._spec.tag, layout.t4_shard(event))
         key = {"pk": {"S": partition}, "sk": {"S": event}}
         body = json.dumps({"TableName": self._settings.results_table, "Key": key, "ConsistentRead": True})

@@ -39,7 +39,7 @@ FARGATE_VCPU, FARGATE_GB = 8, 32
 FARGATE_LEAST_S = 60
 """A task is billed for a minute at least."""
 SEED_GB_S_PER_MIB, PART_MIB = 0.1, 16
-"""Of 2 GB that make 50 MiB a second on both sources, generously; and what a part of an upload holds."""
+"""GB-seconds to seed a MiB: 2 GB write 50 MiB a second on both sources, generously. The size of an upload's part."""
 REFRESH_GB = 0.5
 TRANSITIONS_PER_TRIAL, TRANSITIONS_PER_TRANSFER = 60, 9
 LOG_BYTES_PER_TRANSFER = 2_000

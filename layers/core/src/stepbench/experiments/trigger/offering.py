@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepbench.settings import Settings
 
 RECEIVER_S = 0.1
-"""So long a receiver's sandbox is busy with one delivery, at most on average: a warm one takes a tenth of that."""
+"""A receiver's sandbox is busy with one delivery for so long on average, at most: a warm one takes a tenth of that."""
 _UNITS_OF_SHARD = 1_000
 
 

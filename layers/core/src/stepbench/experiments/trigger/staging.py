@@ -33,7 +33,7 @@ FUNCTIONS = (
     "CheckPrecision",
     "MeasureUtilisation",
 )
-"""Besides the receiver."""
+"""The functions that a trial needs beside the receiver."""
 
 
 def plan(spec: TrialSpec, services: Services) -> PlanPhaseOutput | None:  # noqa: ARG001

@@ -42,7 +42,7 @@ ERRORS = {
     0x2500: "Unprepared",
 }
 PERHAPS_DONE = frozenset({"ServerError", "WriteTimeout", "WriteFailure", "CdcWriteFailure", "CasWriteUnknown"})
-"""After these some replicas may have the write, and will give it to the others."""
+"""After these errors some replicas may have the write, and will give it to the others."""
 
 
 class CqlError(NamedTuple):

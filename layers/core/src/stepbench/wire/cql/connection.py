@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Given t2, the frame, and the error: as in `CqlAnswer`."""
 
 NOTHING = CqlFrame(-1, Opcode.ERROR, b"")
-"""In place of an answer that has not come."""
+"""It stands for an answer that has not come."""
 
 
 class CqlAnswer(NamedTuple):
@@ -133,7 +133,7 @@ class CqlConnection:
         return self._socket.detach()
 
     def _free_stream(self) -> int:
-        """Return the next free number; one that was free long ago tells a late answer from ours."""
+        """Return the next free number; the longest free one, so that no late answer is taken for ours."""
         if len(self._in_flight) >= STREAMS:
             message = f"{STREAMS:,} requests are in flight on one connection; use more connections"
             raise ValueError(message)

@@ -27,7 +27,7 @@ _NO_FLAGS, _VALUES, _SKIP_METADATA = 0x00, 0x01, 0x02
 _COMPRESSED, _UNASKED, _WARNINGS = 0x01, 0x02 | 0x04, 0x08
 
 Values = Sequence[bytes]
-"""Of a statement's question marks, each as its column's type has it in bytes."""
+"""Values of a statement's placeholders, each as its column's type encodes it in bytes."""
 
 
 class Opcode(IntEnum):

@@ -202,7 +202,7 @@ def dial(
         host: a name or an address.
         port: of TCP.
         limit_s: for the next address, in seconds.
-        problem_of: tells of a host with its numeric addresses why it may not be connected to; None: it may.
+        problem_of: returns why a host with its numeric addresses may not be connected to; None: it may.
 
     Raises:
         OSError: the last address's problem, or one of them is never to be asked.

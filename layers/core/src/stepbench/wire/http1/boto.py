@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 ClientT = TypeVar("ClientT")
 
 MOST_ANSWER_BYTES = 32 * 2**20
-"""Of a control-plane answer: the largest of AWS's, a page of an execution's history, has some 25 MB."""
+"""The longest control-plane answer: AWS's largest, a page of an execution's history, has some 25 MB."""
 _SLOWEST_BYTES_PER_S = 2**15
 """A payload that is sent has a second more for so many bytes: several may share a slow line."""
 _LENGTHS = ("content-length", "x-amz-decoded-content-length")
-"""Of a payload; the second of one that is sent in chunks, as all of S3's are over HTTPS."""
+"""Headers with the length of a payload; the second is for payloads in chunks, as all of S3's are over HTTPS."""
 _PIECE_BYTES = 2**17
-"""Of a stream that is read whole: each piece has a time of its own, so that a slow line that goes on is not cut."""
+"""A stream is read whole in pieces, each with its own time limit: a slow line that goes on is not cut."""
 
 
 def bounded_client(client: ClientT, most_bytes: int = MOST_ANSWER_BYTES) -> ClientT:
@@ -191,7 +191,7 @@ class _HttpConnection(_Judged, AWSHTTPConnection):  # type: ignore[misc] # as bo
 
 
 class _HttpsConnection(_Judged, AWSHTTPSConnection):  # type: ignore[misc] # as above
-    """With TLS."""
+    """A connection with TLS."""
 
 
 class _HttpPool(AWSHTTPConnectionPool):

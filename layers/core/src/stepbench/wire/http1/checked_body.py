@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from stepbench.wire.stream import ByteStream
 
 Sign = Callable[[Headers, str, int], bytes]
-"""From headers, the body's SHA-256 or what stands for it, and its length on the way, to all that is before the body."""
+"""It takes headers, the body's SHA-256 or what stands for it, and its length as sent, and returns the signed head."""
 UNSIGNED = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
-"""In place of a hash: chunks that are not signed, and headers behind the last of them."""
+"""It stands in place of a hash: chunks are not signed, and headers follow the last of them."""
 _CHUNK_BYTES = 2**20
 _HASHED_BYTES = 2**16
-"""Both hashes take one piece after another, which a core's cache holds."""
+"""Both hashes read pieces of this size, which a core's cache holds."""
 _CHECKSUM = "x-amz-checksum-crc32"
 _END = b"\r\n"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepbench.wire.tls import TlsSession
 
     OnChange = Callable[["HttpConnection"], None]
-    """Told when the connection can take a request again, and when it never will: see `usable`."""
+    """Called when the connection can take a request again, and when it never will: see `usable`."""
 
 ABANDONED = "abandoned"
 """The error of an exchange that was given up."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepbench.wire.http1.messages import HttpHead
 
 CONNECT_S = 10.0
-"""For one address, and again for its handshake."""
+"""The limit for connecting to one address, and again for its handshake."""
 _HEAD_BYTES = 4_096
 """What is asked for at a time while the head is awaited; some of it may be the body's begin."""
 

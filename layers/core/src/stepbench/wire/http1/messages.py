@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_ANSWER_BYTES = 65_536
-"""By default. Stores answer a write with some hundred bytes; errors are a few thousand at most."""
+"""The default limit. Stores answer a write with some hundred bytes; errors are a few thousand at most."""
 _MAX_SIZE_LINE_BYTES = 256
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
 _START = b"HTTP/1."
@@ -106,7 +106,7 @@ class HttpHead(NamedTuple):
     """
     The head of one final answer, of which the body may still have to come.
 
-    length: of the body, in bytes, as the head tells it; None: it does not (chunks, or until the end). body_at: where
+    length: of the body, in bytes, as the head states it; None: it does not (chunks, or until the end). body_at: where
     the body begins in what was received. keeps_open: whether the connection may carry another request after it.
     """
 

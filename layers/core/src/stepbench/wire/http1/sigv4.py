@@ -26,10 +26,10 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 _SECOND_NS = 1_000_000_000
 _CONTENT_SHA256 = "x-amz-content-sha256"
 _LEFT_OUT = "%.0s"
-"""Where a template takes a text and shows nothing of it."""
+"""It stands where a template takes a text and does not show it."""
 _BLOCK_BYTES = 64
 _NOTHING = sha256()
-"""To be copied: making a new one takes longer than to hash a kilobyte with it."""
+"""It is copied: a new one takes longer to create than to hash a kilobyte."""
 _INNER_PAD, _OUTER_PAD = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 
 

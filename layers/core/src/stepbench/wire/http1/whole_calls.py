@@ -108,7 +108,7 @@ class LimitedConnection(HTTPConnection):
 
 
 class _LimitedHttpsConnection(LimitedConnection, HTTPSConnection):
-    """With TLS."""
+    """A connection with TLS."""
 
 
 class LimitedHandler(HTTPHandler, HTTPSHandler):

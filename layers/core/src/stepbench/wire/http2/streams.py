@@ -42,7 +42,7 @@ class Http2Stream(Protocol):
     outgoing: OutgoingBytes
     """That its fields leave with. Both are the session's to set."""
     received_bytes: int
-    """Since the peer was last given room for more; the session's, too. All begin with 0."""
+    """Bytes received since the peer was last given room for more; those of the session, too. Both begin with 0."""
 
     def take_head(self, head: Head, *, is_last: bool) -> None:
         """Take fields, or trailers."""

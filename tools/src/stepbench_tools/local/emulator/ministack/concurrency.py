@@ -13,7 +13,7 @@ from typing import Any
 
 Json = dict[str, Any]
 REQUEST_S = 25.0
-"""So long a request waits for a sandbox: the gateway waits for 30 s for its answer."""
+"""How long a request waits for a sandbox: the gateway waits for 30 s for its answer."""
 TOO_MANY = 429
 
 

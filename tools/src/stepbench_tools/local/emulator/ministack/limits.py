@@ -16,7 +16,7 @@ from typing import Any
 Json = dict[str, Any]
 
 REQUEST_BYTES = {"RequestResponse": 6 * 1024**2, "Event": 1024**2}
-"""By invocation type. Asynchronous events were 256 KiB until October 2025."""
+"""Limits by invocation type. Asynchronous events were 256 KiB until October 2025."""
 STATE_BYTES = 256 * 1024
 """A state's input, a task's result, a state's output, an execution's input; UTF-8."""
 TOO_LARGE = "States.DataLimitExceeded"

@@ -46,7 +46,7 @@ RESPONSE_TOO_LARGE = {
 }
 KILLED = {"errorType": "Runtime.ExitError", "errorMessage": "Runtime exited with error: signal: killed"}
 WHOLE = "rie"
-"""So MiniStack calls logs that have a REPORT line; it adds one where there is none."""
+"""MiniStack's name for logs that have a REPORT line; it adds one where there is none."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 Json = dict[str, Any]
@@ -175,7 +175,7 @@ def sandbox_class(provided_worker: Any, init_failed: Any, logs: Any) -> Any:  # 
 
         out_of_memory: bool
         init_ms: float | None
-        """Of the invocation under way, if that is its sandbox's first."""
+        """The init time of the invocation under way, if that is its sandbox's first."""
         _proc: subprocess.Popen[bytes] | None
         _stderr_queue: queue.Queue[str]
         _drain_stderr: Callable[[], str]

@@ -68,7 +68,7 @@ _SERVER = (
     "-Dio.netty.allocator.maxOrder=11",
 )
 _ALONE = ("-Dcassandra.ring_delay_ms=100",)
-"""With no other node to hear of, one that has no data yet need not wait 30 s for them: it serves after 9 s, not 40."""
+"""A single node without data need not wait 30 s for others: it serves after 9 s, not 40."""
 _HURRIED = (
     *_ALONE,
     "-XX:+UseSerialGC",
@@ -102,7 +102,7 @@ FAST = Profile(
     {**RELEASED, **_NOTHING_KEPT, **_SMALL, **_SMALL_MEMTABLES},
     measures_objects=False,
 )
-"""For tests: never for what a report is to say of Cassandra."""
+"""Settings for tests, never for results of Cassandra in a report."""
 
 
 def as_released(available_mib: int) -> Profile:
@@ -128,7 +128,7 @@ def heap_mib_on(available_mib: int) -> int:
 
 
 class Ports(NamedTuple):
-    """Where a node listens, on loopback: for clients, for nodes without and with TLS, and for its operators."""
+    """A node's ports on loopback: for clients, for nodes without and with TLS, and for its operators."""
 
     clients: int
     nodes: int

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepbench_tools.local.stores.cassandra.configuration import Ports, Profile
 
 TARGET = "setup-cassandra"
-"""Of the Makefile: it fetches the jars with Maven."""
+"""The Makefile's target that fetches the jars with Maven."""
 JARS, FETCHED = "cassandra", ".ready"
 _FETCH_S = 900
 _NODETOOL_S = 60

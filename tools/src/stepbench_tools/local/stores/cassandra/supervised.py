@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CONTROL = "cassandra-control"
 _START_LIMIT_S = 300.0
-"""Longer than the node is given, whose words say more."""
+"""The node itself has less time, since its own message says more."""
 
 
 def start_supervised(directory: Path, paths: Paths, *, fast: bool = False) -> tuple[LocalStore, LocalStore]:

@@ -15,7 +15,7 @@ def with_remaining(summary: TrialSummary, objects: int) -> TrialSummary:
     """
     Return the summary with so many objects found in the store at the tear-down; unchanged where it has no DAGs.
 
-    A removal that got no answer has happened or not: only this look tells.
+    A removal that got no answer has happened or not: only this check shows it.
     """
     if summary.dataflow is None:
         return summary

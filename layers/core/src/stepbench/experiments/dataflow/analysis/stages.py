@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stepbench.experiments.dataflow.analysis.parts import LevelTimes, TaskParts
 
 FEWEST_TASKS = 3
-"""Of fewer there is no slowest one beside a median one."""
+"""With fewer tasks no slowest one differs from the median one."""
 
 
 class StageTally:

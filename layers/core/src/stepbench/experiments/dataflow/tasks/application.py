@@ -148,7 +148,7 @@ def preload(application: str) -> None:
     """
     Import what the application's tasks need: in the init phase, as a function of its own would.
 
-    What cannot be imported is left to the first task, whose row tells it; a sandbox that does not start has none.
+    What cannot be imported is left to the first task, whose row reports it; a sandbox that does not start has none.
     """
     with suppress(ImportError, OSError):
         for library in getattr(_application(application), "LIBRARIES", ()):

@@ -69,7 +69,7 @@ class Choice(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Any text."""
+    """A parameter that takes any text."""
 
     def allows(self, value: Parameter) -> bool:
         """Tell whether it is a text."""

@@ -1,12 +1,12 @@
 """
-A value as one blob, and back: a header in JSON that tells the value's form, then its arrays and bytes as they are.
+A value as one blob, and back: a header in JSON with the value's form, then its arrays and bytes as they are.
 
     bytes   0        4           8              16        24
             magic    header's    whole length   digest    header (JSON), zeros up to 64 n, buffer, zeros, buffer …
                      length
 
 All numbers are little-endian. The digest is the XXH3 (64 bits) of everything but itself. The header holds the object's
-key, so that another object's bytes, whole and well as they are, are told as such. A decoded array or `bytes` is a
+key, so that another object's bytes, whole and well as they are, are recognised. A decoded array or `bytes` is a
 read-only view of the blob: nothing is copied.
 
 Nothing is executed on reading, as `pickle` would. numpy is imported only where a value has an array.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepbench.experiments.dataflow.tasks.application import Value
 
 IN_FLIGHT = 8
-"""Of one task: so many gets or puts are on their way at once."""
+"""The most gets or puts of one task at once."""
 
 
 _OUTCOMES: dict[Outcome, Literal["ok", "failed", "unknown"]] = {

@@ -206,7 +206,7 @@ class _Attempt:
         Return what a function returns, which runs in a thread of its own, so that a time-out can give it up.
 
         Raises:
-            TaskError: it has raised something, which is told.
+            TaskError: it has raised something, which the message names.
         """
         try:
             return await asyncio.get_running_loop().run_in_executor(_OwnThread(), function)

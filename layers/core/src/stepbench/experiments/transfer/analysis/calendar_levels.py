@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DRAWS = 2_000
 APART = 0.01
-"""Once there is a dependence, levels are told apart from the others at this error."""
+"""If there is a dependence, levels are compared with the others at this error."""
 MIN_DAYS, MIN_WEEKS = 7, 3
 _AT_ONCE = 100
 _TINY = 1e-12

@@ -65,7 +65,7 @@ def describe_cell(
 
 def steady_rates(cell: Reads) -> Floats:
     """
-    Return rates after the first byte, in MiB/s, of measured reads whose first byte is told.
+    Return rates after the first byte, in MiB/s, of measured reads whose first byte has a time.
 
     What came with the first byte counts, though its time does not: of a small file that arrives at once, little is
     left, and a file that is there with its first byte has no such rate.

@@ -1,4 +1,4 @@
-"""Since when rates lie on another level."""
+"""Find since when rates lie on another level."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MIN_DAYS = 5
 BINS = 120
 """Means of so many groups of reads, one after the other, are searched: what lasts for hours shows between them."""
 _PARTS = 5
-"""Of that series, for its autocorrelation: more than changes are usual, and each long enough to show it."""
+"""Parts of that series for its autocorrelation: more than there usually are changes, each long enough to show it."""
 WIDE = 100
 """So many reads on either side give the two levels between which a change's place is found."""
 NOTABLE = 0.05

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 LEAST = 50
 """Fewer tell nothing of modes; Hall and York's calibration has been tried on as few."""
 FURTHER = 0.01
-"""At which level a third mode is taken for one, and a fourth, once there are two."""
+"""The level of the test for a third and a fourth mode, once there are two."""
 LEAST_SHARE = 0.02
 """Two transfers that are alike are no mode, as single values beyond the outer 2 % are none."""
 MOST_HOURS = 6
-"""If more hours differ, leaving them out leaves another day."""
+"""If more hours differ, they are not left out: what remained would be another day."""
 LARGE_MIB = 100
-"""Of files so large the start matters little, so that those of several sizes can be looked at together."""
+"""The start matters little for larger files, so that those of several sizes are analysed together."""
 
 
 class Steady(NamedTuple):

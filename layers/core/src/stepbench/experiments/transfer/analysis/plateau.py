@@ -1,4 +1,4 @@
-"""From which size on the rate rises no more."""
+"""Find from which size on the rate rises no more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.transfer.result import TransferCell
 
 TOLERANCE = 0.05
-"""So much more is still the same level: of the published S3 the rate rises by 4 % from 250 to 750 MiB."""
+"""Rates that differ by less are on the same level: the published rate of S3 rises by 4 % from 250 to 750 MiB."""
 LEAST = 10
 """Transfers of each size: means of fewer differ by so much that any rate would seem to have levelled off."""
 _ERRORS = 2.5

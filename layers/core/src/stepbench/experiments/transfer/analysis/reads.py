@@ -138,6 +138,6 @@ def pairs_of(columns: TransferColumns) -> Iterator[tuple[PairName, Reads]]:
 
 
 def known_values(column: NDArray[np.int64]) -> Floats:
-    """Return what is not untold in a column, as floats."""
+    """Return the values of a column that are known, as floats."""
     found: Floats = column[column != UNTOLD].astype(np.float64)
     return found

@@ -1,7 +1,7 @@
 """
 Whether a sandbox that is slow for one source is slow for the other, too.
 
-A sandbox that reads once from each source tells nothing of itself by either read alone, since it was new for both; what
+A sandbox that reads once from each source shows nothing of itself by either read alone, since it was new for both; what
 the two have in common does. They have their moment in common, too: each is set beside the reads before and after it.
 """
 

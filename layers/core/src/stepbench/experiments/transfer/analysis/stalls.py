@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 LEAST_NS = 500_000_000
-"""No shorter wait is a stall: a lost packet's first time-out, and a host that is busy, make those."""
+"""Shorter waits are no stalls: a lost packet's first time-out and a busy host cause them."""
 TIMES_PACE = 10
 """A wait of so many times what the transfer takes for a MiB is no part of its pace."""
 OWN_PACE = 4
-"""Of so many MiB a transfer's own median is its pace."""
+"""A transfer of at least so many MiB has its own median as its pace."""
 TIMES_SLOW = 3
 """A shorter transfer is judged by its cell: so many times what only a tenth of its waits exceeds."""
 _SLOW = 0.9

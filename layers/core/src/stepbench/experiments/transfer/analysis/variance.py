@@ -31,7 +31,7 @@ def split_variance(reads: Reads) -> TransferVariance:
     Return the shares of sandbox, hour of the day, size and rest in the variance of logarithms of rates.
 
     All three are taken for random effects that add up; their intervals are from leaving out a day at a time. A factor
-    of which no level is had in common, or all have the same one, is not told, and what it makes is in the rest.
+    of which no level is had in common, or all have the same one, has no share, and its variance is in the rest.
 
     Args:
         reads: measured reads of a pair.
@@ -83,7 +83,7 @@ def _jackknife(reads: Reads, factors: dict[str, NDArray[np.int64]]) -> Floats | 
         kept = reads.days != day
         left = [levels[kept] for levels in factors.values()]
         if not all(map(has_pairs, left)):
-            return "one day holds all that tells of a factor"
+            return "all values of some factor lie in one day"
         parts = variance_components(logs[kept], left)
         drawn.append(parts / parts.sum())
     deviations = np.array(drawn) - np.mean(drawn, axis=0)

@@ -1,7 +1,7 @@
 """
 `python -m stepbench.experiments.transfer.program`: what a Fargate task runs, whose item is JSON in TRANSFER_TASK.
 
-It ends with 0 when the rows are stored, whatever became of the reads; told to end (SIGTERM), it stores what it has.
+It ends with 0 when the rows are stored, whatever became of the reads; on SIGTERM it stores what it has.
 """
 
 from __future__ import annotations

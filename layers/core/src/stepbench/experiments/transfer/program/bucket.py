@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from stepbench.wire.http1.sigv4 import Credentials
 
 MOST_BUFFERED_BYTES = 8 * 2**20
-"""Of all connections of a read together, if they are several: the process has 64 MiB, whatever it reads."""
+"""The most bytes that several connections of a read buffer together: the process has 64 MiB, whatever it reads."""
 LEAST_BLOCK_BYTES = 16_384
 """What TLS hands over at a time."""
 GATHERED_BYTES = 131_072
 """
-Of TLS so many bytes are taken together. One by one, its records took 1.9 s of CPU a GiB, so 1.7 (curl: 1.5; VersityGW
+TLS is read in pieces of so many bytes. One by one, its records took 1.9 s of CPU a GiB, so 1.7 (curl: 1.5; VersityGW
 on loopback, Python 3.11, OpenSSL 3.0). Without TLS the kernel hands over more than this at a time.
 """
 

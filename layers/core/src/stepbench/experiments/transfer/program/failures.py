@@ -12,7 +12,7 @@ from stepbench.wire.http1.messages import MalformedHttpError
 
 WRONG_DIGEST = "wrong-digest"
 CANCELLED, STOPPED, NO_TIME = "cancelled", "stopped", "process-timeout"
-"""Why a read was cut off: the trial's flag; the task was told to end; the function's own time was over."""
+"""Why a read was cut off: the trial's flag; the task was asked to end; the function's own time was over."""
 
 
 _OF_FILE = frozenset({WRONG_DIGEST, "EIO", "EACCES", "EPERM"})

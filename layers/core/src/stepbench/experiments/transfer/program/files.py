@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stepbench.records.storage.run_store import RunStore
 
 Digests = dict[int, str]
-"""By size in MiB."""
+"""Digests by file size in MiB."""
 
 
 def file_path(seed: int, file_mib: int) -> str:

@@ -26,7 +26,7 @@ def drop(descriptor: int) -> None:
 
 def cached_share(descriptor: int, file_bytes: int) -> float | None:
     """
-    Return the share of the file's pages that are in memory; None: nobody tells.
+    Return the share of the file's pages that are in memory; None if the kernel does not report it.
 
     Of a file that is neither ours nor to be written by us the kernel calls every page present (since Linux 5.2), so
     that nothing leaks: of such a one nothing is said here.

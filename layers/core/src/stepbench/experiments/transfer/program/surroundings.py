@@ -1,4 +1,4 @@
-"""Where the process runs, as far as anybody tells: credentials, task, zone, its own address, its memory."""
+"""Find out where the process runs, as far as that is known: credentials, task, zone, own address, memory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CREDENTIALS_HOST = "http://169.254.170.2"
-"""Where a Fargate task is given its role's credentials; the path is in its environment."""
+"""The host that gives a Fargate task its role's credentials; the path is in its environment."""
 _ATTEMPTS, _PAUSE_S, _LIMIT_S = 3, 0.5, 3.0
 _ELSEWHERE = ("192.0.2.1", 9)
-"""Of TEST-NET-1 (RFC 5737): what would be sent there goes by the default route. Nothing is sent."""
+"""An address of TEST-NET-1 (RFC 5737), to which the default route leads. Nothing is sent there."""
 
 
 class TaskPlace(NamedTuple):
-    """What Fargate tells of a task; empty where nobody does. task: its ARN."""
+    """A Fargate task's ARN and zone; empty outside of Fargate."""
 
     task: str = ""
     zone: str = ""
@@ -54,7 +54,7 @@ def with_credentials(environ: Mapping[str, str], host: str = CREDENTIALS_HOST) -
 
 
 def find_task(environ: Mapping[str, str]) -> TaskPlace:
-    """Return what the task's metadata endpoint (version 4) tells, if the environment names one and it answers."""
+    """Return what the task's metadata endpoint (version 4) answers, if the environment names one."""
     uri = environ.get("ECS_CONTAINER_METADATA_URI_V4")
     answer = _fetch_json(f"{uri}/task") if uri else None
     if answer is None:

@@ -31,7 +31,7 @@ class Watcher:
         beat_s: how often.
     """
 
-    def __init__(  # noqa: PLR0913 -- whose sign of life, where it goes, and who is to be told
+    def __init__(  # noqa: PLR0913 -- whose sign of life, where it goes, and what is called
         self,
         table: ReceiverTable,
         tag: str,

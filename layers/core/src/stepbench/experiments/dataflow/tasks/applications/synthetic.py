@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from stepbench.experiments.dataflow.tasks.application import Value
 
 OUTPUT_BYTES = 65_536
-"""Of each object, where neither `output_bytes` nor `output_ratio` says otherwise."""
+"""The size of an object unless `output_bytes` or `output_ratio` sets it."""
 _LARGEST_BYTES = MAX_OBJECT_BYTES - 1_024
-"""Of a body: the rest of an object is for its name and its header."""
+"""The largest body: the rest of an object is for its name and its header."""
 _BLOCK_BYTES = 2**20
 """A body is one block after the other, as long as it has to be: no store's compression sees so far."""
 _STEP_BYTES = 65_536

@@ -24,7 +24,7 @@ CHUNK_S = 10
 TRUTH = "comment"
 """The field of the file's own that holds the digits, as JSON; a video of somebody else's has none such."""
 _GLYPH_SHARE = 0.55
-"""Of the frame's height."""
+"""A digit's height as a share of the frame's."""
 _DRIFT = 3
 """Pixels a frame."""
 
