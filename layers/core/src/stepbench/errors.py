@@ -55,7 +55,7 @@ _SECRET_VALUE = re.compile(
     r"(?:=|%3D|[\"']\s{0,9}:\s{0,9}(?=[\"'])))(?!\(hidden\))(?:\"[^\"]*\"|'[^']*'|[^\s&;,\"'`)]+)",
     re.IGNORECASE,
 )
-"""Secrets in connection strings (`password=x`), queries (`?password=x`), signed addresses and JSON, of bounded length."""
+"""Secrets in connection strings (`password=x`), queries (`?password=x`), signed addresses and JSON; each is bounded."""
 
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
