@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.listening import listening_addresses
 
 from stepbench.compiled import processor
 from stepbench.errors import LocalEnvironmentError
 from stepbench_tools.local.deploy import python_runtime
 from stepbench_tools.local.invoking import STEPS
 from stepbench_tools.local.paths import find_paths
-from stepbench_tools.local.processes import listening_addresses
 from stepbench_tools.local.sam_local import bridge_address, forwarded
 
 if TYPE_CHECKING:

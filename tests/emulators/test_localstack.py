@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.samples.templates import load_template
+from tests.support.listening import listening_addresses
 
 from stepbench_tools.local.emulator.server import CHOICE, start_emulator
 from stepbench_tools.local.paths import Paths
-from stepbench_tools.local.processes import await_end, family, listening_addresses, terminate, wait_until
+from stepbench_tools.local.processes import await_end, family, terminate, wait_until
 from stepbench_tools.local.stack import local_client
 
 if TYPE_CHECKING:

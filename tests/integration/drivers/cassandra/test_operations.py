@@ -20,6 +20,7 @@ from tests.support.contracts.operations_subject import (
     until_operated,
 )
 from tests.support.fault_proxy import plain
+from tests.support.listening import listening_addresses
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
@@ -34,7 +35,6 @@ from stepbench.wire.cql.answers import Row
 from stepbench.wire.cql.connection import CqlRefusedError
 from stepbench.workload.choices import INSERTED
 from stepbench.workload.products import FIELD_BYTES
-from stepbench_tools.local.processes import listening_addresses
 from stepbench_tools.local.stores.certificates import make_certificates
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.listening import listening_addresses
 
 from stepbench_tools.calibration.reference_store.trial import draw_fate
 from stepbench_tools.calibration.truth import read_truth
 from stepbench_tools.local import calibrating
 from stepbench_tools.local.calibrating import ShortLoad, calibrate_runs, short_run, short_spec
-from stepbench_tools.local.processes import family, listening_addresses, spawn, terminate, wait_until
+from stepbench_tools.local.processes import family, spawn, terminate, wait_until
 from stepbench_tools.local.stores.reference import TRUTH, start_reference
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from tests.support.listening import listening_addresses
 
 from stepbench.clock import SystemClock
 from stepbench.clock_offset import measure_offset
@@ -16,7 +17,7 @@ from stepbench.errors import LocalEnvironmentError
 from stepbench_tools.local import environment
 from stepbench_tools.local.environment import CLOCK, EMULATOR, EnvironmentOptions, down, is_up, strays, up
 from stepbench_tools.local.paths import Paths
-from stepbench_tools.local.processes import await_end, family, listening_addresses, wait_until
+from stepbench_tools.local.processes import await_end, family, wait_until
 from stepbench_tools.local.state import STATE, read_state
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from tests.support.listening import listening_addresses
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench_tools.local.processes import (
     await_end,
     family,
     free_port,
-    listening_addresses,
     spawn,
     terminate,
     wait_until,

@@ -16,19 +16,11 @@ from typing import TYPE_CHECKING
 import psutil
 import psycopg
 import pytest
+from tests.support.listening import listening_addresses
 
 from stepbench.contracts.rules.etcd import COMPACTION_S, QUOTA_BYTES
 from stepbench.errors import LocalEnvironmentError
-from stepbench_tools.local.processes import (
-    await_end,
-    family,
-    identify,
-    listening_addresses,
-    spawn,
-    terminate,
-    wait_until,
-    wheel_folder,
-)
+from stepbench_tools.local.processes import await_end, family, identify, spawn, terminate, wait_until, wheel_folder
 from stepbench_tools.local.programs import run_program
 from stepbench_tools.local.stores import etcd, postgresql_server, valkey
 from stepbench_tools.local.stores.certificates import Certificates, make_certificates

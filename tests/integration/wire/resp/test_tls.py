@@ -8,12 +8,13 @@ import ssl
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.listening import listening_addresses
 
 from stepbench.wire.connect import tls_context
 from stepbench.wire.resp.connection import Login, LoginRefusedError
 from stepbench.wire.resp.requests import encode_command
 from stepbench.wire.socket import OutgoingBytes
-from stepbench_tools.local.processes import listening_addresses, terminate
+from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.certificates import Certificates
 from stepbench_tools.local.stores.valkey import start_redis_with_tls
 

@@ -314,17 +314,6 @@ def terminate(pids: Iterable[int], *, grace_s: float = 10) -> None:
         raise LocalEnvironmentError(message)
 
 
-def listening_addresses(pids: Iterable[int]) -> set[str]:
-    """Return every address where the processes or their descendants accept TCP or have bound UDP, as `host:port`."""
-    addresses: set[str] = set()
-    for member in family(pids):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for link in member.net_connections("inet"):
-                if link.laddr and (link.status == psutil.CONN_LISTEN or link.type == socket.SOCK_DGRAM):
-                    addresses.add(f"{link.laddr.ip}:{link.laddr.port}")
-    return addresses
-
-
 def log_tail(log: Path | None) -> str:
     """Return the last lines of a server's log, as the end of an error message."""
     if log is None or not log.is_file():

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.integration.tools.local.conftest import ROLE, Functions
+from tests.support.listening import listening_addresses
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench.records.formats.report_lines import ReportLine, parse_report
 from stepbench_tools.local.emulator.server import answers, emulator_name, start_emulator
 from stepbench_tools.local.paths import Paths
-from stepbench_tools.local.processes import await_end, family, listening_addresses, terminate, wait_until
+from stepbench_tools.local.processes import await_end, family, terminate, wait_until
 from stepbench_tools.local.stack import local_client
 
 if TYPE_CHECKING:
