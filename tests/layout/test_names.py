@@ -1,12 +1,13 @@
-"""One name everywhere: state, substitution, function, handler, stage, sample event, unit test."""
+"""One name everywhere: state, substitution, function, handler, stage, sample event, unit test; and no retired word."""
 
 from __future__ import annotations
 
 import ast
 import json
 import re
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.statemachines.conftest import MACHINES, load_machine
@@ -15,6 +16,9 @@ from stepbench.contracts import custom_resource, run_tasks, tasks
 from stepbench.contracts.dataflow import rows as dataflow_rows
 from stepbench.contracts.transfer import rows as transfer_rows
 from stepbench.records.formats.deliveries import parse_delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 NO_STATES = {"BootstrapDsql", "CheckClock", "DropResults", "ReceiveEvents", "SweepTargets"}
@@ -132,3 +136,94 @@ def test_each_stage_is_a_function_of_its_modules_name(name: str) -> None:
     assert taken == [f"{name}Input", GIVEN.get(name, "Services")]
     assert stage.returns is not None
     assert ast.unparse(stage.returns) == f"{name}Output"
+
+
+SOURCES = ("layers/core/src", "layers/core/charts", "tools/src", "functions")
+RETIRED = {
+    *("alike", "belongings", "books", "doubt", "doubts", "lookout", "made", "notebook", "patience", "sole", "tells"),
+    *("told", "wishes"),
+}
+"""
+Words that say less than the field's: reported, notified, formatted; is_same, accounting, caveats, prepared, retry.
+
+As parts of names, such as `_told` and `MadeByHand`.
+"""
+RETIRED_NAMES = {"FEW", "LAST_WORD_S", "LOOK_S", "MORE_FOR_BETTER", "to_its_end"}
+"""As whole names: what a constant limits, or a poll asks for, is in its name."""
+RETIRED_ROOMS = {"drawn", "marks", "use"}
+"""As parts of modules' and classes' names: chart_data, tuning_marks, billed_usage; `drawn` also means sampled."""
+RETIRED_TEXTS = r"\b(told|tells|lookout)\b(?!`)|there is to say"
+RETIRED_OPENINGS = ("Of ", "The same")
+"""Of a function's or class's docstring, which is a sentence."""
+STORED = {"doubts", "in_doubt", "made_at", "told", "told_at"}
+"""Fields of summaries and models that are stored, in `contracts`: their readers stay."""
+
+
+@cache
+def _sources() -> tuple[tuple[str, ast.Module], ...]:
+    paths = [path for folder in SOURCES for path in sorted((ROOT / folder).rglob("*.py"))]
+    return tuple((path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in paths)
+
+
+def _given_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that a module gives: of functions, classes, arguments, variables and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.arg(arg=name) | ast.alias(asname=str(name)):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+
+
+def _parts(name: str) -> set[str]:
+    return {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def _is_retired(name: str, path: str) -> bool:
+    if name in STORED and "/contracts/" in path:
+        return False
+    return name.strip("_") in RETIRED_NAMES or bool(_parts(name) & RETIRED)
+
+
+def test_no_name_has_a_retired_word() -> None:
+    """A reader who knows the field needs no dictionary of ours (HOUSE.md has the words that stand in their place)."""
+    found = [f"{path}: {name}" for path, tree in _sources() for name in _given_names(tree) if _is_retired(name, path)]
+    for path, tree in _sources():
+        classes = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        named = [Path(path).stem, *classes]
+        found += [f"{path}: {name}" for name in named if _parts(name) & (RETIRED_ROOMS | RETIRED)]
+    assert found == []
+
+
+def test_no_text_has_a_retired_word() -> None:
+    """Docstrings and messages are sentences that need one reading."""
+    found = []
+    for path, tree in _sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found += [f"{path}:{node.lineno}: {each[0]}" for each in re.finditer(RETIRED_TEXTS, node.value)]
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                opening = ast.get_docstring(node) or ""
+                found += [f"{path}:{node.lineno}: {opening[:20]}"] if opening.startswith(RETIRED_OPENINGS) else []
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "retired"),
+    [
+        ("_told", "stages/a.py", True),
+        ("first_told", "report/a.py", True),
+        ("MadeByHand", "contracts/a.py", True),
+        ("LOOK_S", "stages/a.py", True),
+        ("_LOOK_S", "stages/a.py", True),
+        ("made_at", "layers/core/src/stepbench/contracts/tuned.py", False),
+        ("made_at", "stages/a.py", True),
+        ("reference", "stages/a.py", False),
+        ("untold", "stages/a.py", False),
+    ],
+)
+def test_words_are_looked_for_as_parts_of_names(name: str, path: str, *, retired: bool) -> None:
+    """A word within another one is no part of a name."""
+    assert _is_retired(name, path) is retired

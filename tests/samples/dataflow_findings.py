@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.samples.results import accounting, numbered, sample_summary, sample_window, trial_summary
 
-from stepbench.contracts.dataflow.chart_data import DataflowBin, DrawnDataflow, Gantt, GanttRow, GanttSpan, TuningMark
+from stepbench.contracts.chart_data import PhaseSpan
+from stepbench.contracts.dataflow.chart_data import (
+    DataflowBin,
+    DataflowChartData,
+    Gantt,
+    GanttRow,
+    GanttSpan,
+    TuningMark,
+)
 from stepbench.contracts.dataflow.dag import Dag, DagInput, Input, Stage
 from stepbench.contracts.dataflow.mix import ExpectedMix
 from stepbench.contracts.dataflow.published import DagReplication
@@ -26,7 +34,6 @@ from stepbench.contracts.dataflow.result import (
     Spread,
     StageResult,
 )
-from stepbench.contracts.drawn import PhaseSpan
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.medium_answer import Medium, MediumAnswer
 from stepbench.contracts.result import TrialResult
@@ -291,14 +298,14 @@ def _costs(windows: tuple[DagWindow, ...], medium: SampleMedium) -> Iterator[Dat
             )  # fmt: skip
 
 
-def drawn(medium: SampleMedium, dags: tuple[Dag, ...] = DAGS, marks: tuple[TuningMark, ...] = ()) -> DrawnDataflow:
+def drawn(medium: SampleMedium, dags: tuple[Dag, ...] = DAGS, marks: tuple[TuningMark, ...] = ()) -> DataflowChartData:
     """Return what the charts of one trial draw."""
     bins = tuple(
         DataflowBin(second=second, phase=dags[second // 8 % len(dags)].name, completed=1, puts=12, gets=18,
                     put_mib=3 + second % 3, get_mib=5 + second % 4)
         for second in range(16) if second != 7
     )  # fmt: skip
-    return DrawnDataflow(gantts=tuple(gantt(dag, medium) for dag in dags), bin_s=1, bins=bins, marks=marks)
+    return DataflowChartData(gantts=tuple(gantt(dag, medium) for dag in dags), bin_s=1, bins=bins, marks=marks)
 
 
 def gantt(dag: Dag, medium: SampleMedium) -> Gantt:

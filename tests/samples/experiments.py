@@ -24,8 +24,8 @@ from tests.samples.results import (
 
 from stepbench.analysis.share import trigger_shares
 from stepbench.contracts.application import Application
+from stepbench.contracts.chart_data import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StepSpan, WindowSpan
 from stepbench.contracts.cost import Cost
-from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StepSpan, WindowSpan
 from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality, WindowResult
 from stepbench.contracts.result import Clock, TrialResult
 

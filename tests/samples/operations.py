@@ -17,8 +17,8 @@ from tests.samples.results import accounting, ecdf_curve, latency, replication, 
 from stepbench.analysis.comparability import flatten_setup
 from stepbench.analysis.groups import group_results
 from stepbench.analysis.verdicts import describe_emulated, plan_verdicts
+from stepbench.contracts.chart_data import BoxStats, EcdfCurve, PhaseSpan, SeriesPoint
 from stepbench.contracts.cost import Cost
-from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, SeriesPoint
 from stepbench.contracts.measures import ConnectingResult, KindResult, OperationsResult, PercentileRow, WindowResult
 from stepbench.contracts.result import Caveat, RunSummary, TrialResult
 from stepbench.experiments.operations.scaling import scaling_curves

@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from stepbench.analysis.clock_check import clock_checks
+from stepbench.contracts.chart_data import EcdfCurve, PhaseSpan, SeriesPoint, WindowSample
 from stepbench.contracts.cost import Cost
-from stepbench.contracts.drawn import EcdfCurve, PhaseSpan, SeriesPoint, WindowSample
 from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.measures import Estimate, Latency, Replication, WindowResult
 from stepbench.contracts.plan import TrialPlan, TrialSpec

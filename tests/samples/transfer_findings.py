@@ -203,4 +203,4 @@ def transfer_trial(rows: Sequence[TransferRow], name: str = "files", index: int 
         stand_ins=STAND_INS,
         published_transfers=PUBLISHED,
     )
-    return TrialResult(summary=summary, series=(), phases=(), ecdf=(), transfers=shown.drawn)
+    return TrialResult(summary=summary, series=(), phases=(), ecdf=(), transfers=shown.charts)

@@ -64,7 +64,7 @@ def test_one_plan_before_and_after_is_alike_in_all(
     sides = [made({}), made(settings, **place)]
     a, b = reversed(sides) if turned else sides
     found = compare_sides(a, b, "")
-    assert not found.alike
+    assert not found.is_same
     assert found.reason.startswith((EMULATED, "not the same: "))
     assert len(UNLIKE) == 40
 
@@ -75,9 +75,9 @@ def test_the_one_thing_under_study_may_differ_and_nothing_beside_it(settings: di
     a, b = made({}), made(settings)
     (path,) = settings
     for studied in (path, None):
-        assert compare_sides(a, b, studied).alike
-        assert not compare_sides(a, made(settings, provider="Redis 7.0.15"), studied).alike
-        assert not compare_sides(a, made({**settings, "target.nodes": 3, "seed": 2}), studied).alike
+        assert compare_sides(a, b, studied).is_same
+        assert not compare_sides(a, made(settings, provider="Redis 7.0.15"), studied).is_same
+        assert not compare_sides(a, made({**settings, "target.nodes": 3, "seed": 2}), studied).is_same
 
 
 ALIKE = [
@@ -115,9 +115,9 @@ def test_what_is_alike_is_compared(
 def test_points_of_a_matrix_differ_in_what_it_varies_alone() -> None:
     """Its paths are the plan's, `phases[0].load[0].rate_per_s`, and not those of a setup."""
     a, b = made({}), made({f"{STEP}.rate_per_s": 200})
-    assert compare_sides(a, b, "phases[0].load[0].rate_per_s", one_matrix=True).alike
+    assert compare_sides(a, b, "phases[0].load[0].rate_per_s", one_matrix=True).is_same
     b = made({f"{STEP}.rate_per_s": 200}, provider="Redis 7.0.15")
-    assert not compare_sides(a, b, "phases[0].load[0].rate_per_s", one_matrix=True).alike
+    assert not compare_sides(a, b, "phases[0].load[0].rate_per_s", one_matrix=True).is_same
 
 
 def test_more_than_three_differences_are_counted() -> None:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.samples.comparisons import SHORT, estimate, trial, window
 
-from stepbench.analysis.run_costs import RunUse, per_dollar, run_cost
+from stepbench.analysis.run_costs import RunUsage, per_dollar, run_cost
 from stepbench.contracts.cost import Cost, CostItem
-from stepbench.costs.actual import LATER, FunctionUse
+from stepbench.costs.actual import LATER, FunctionUsage
 from stepbench.costs.standing import Deployment
 
 if TYPE_CHECKING:
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialSummary
 
-USE = RunUse(run_s=7_200, functions=(FunctionUse("AnalyseTrial", 2, 18),), missing_logs="", stored_bytes=0, objects=30)
+USE = RunUsage(
+    run_s=7_200, functions=(FunctionUsage("AnalyseTrial", 2, 18),), missing_logs="", stored_bytes=0, objects=30
+)
 NODES = Deployment(options={"EtcdNodes": "on", "EtcdInstanceType": "m6i.large"})
 
 

@@ -64,9 +64,11 @@ def test_what_is_kept_from_run_to_run_changes_nothing(seed: int) -> None:
                 detector.begin_level()
             detector.add(float(value))
         assert keeps.suspected == forgets.suspected
-    told = [[(each.at, each.told_at, each.kind, each.change) for each in one.changes] for one in (keeps, forgets)]
-    assert told[0] == told[1]
-    assert [kind for _, _, kind, _ in told[0]][:2] == ["worse", "back"]
+    reported = [
+        [(each.at, each.reported_at, each.kind, each.change) for each in one.changes] for one in (keeps, forgets)
+    ]
+    assert reported[0] == reported[1]
+    assert [kind for _, _, kind, _ in reported[0]][:2] == ["worse", "back"]
 
 
 @pytest.mark.parametrize("sd", [0.0005, 0.003, 0.03])

@@ -12,7 +12,7 @@ from tests.samples.estimates import present
 from stepbench.analysis.regressions import find_regressions
 from stepbench.analysis.run_comparison import Selected, compare_summaries
 from stepbench.analysis.run_series import run_numbers, series_of_runs
-from stepbench.analysis.slow_spells import SLOW_MACHINE, UNDECIDED, largest_beyond_doubt, may_make, undecide_tails
+from stepbench.analysis.slow_spells import SLOW_MACHINE, UNDECIDED, largest_certain, may_make, undecide_tails
 from stepbench.analysis.thresholds import judge
 from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.measures import Estimate
@@ -51,7 +51,7 @@ def test_quantiles_that_spells_can_make_are_those_beyond_twice_their_share(
     """What has waited in a spell is late as well: 3 % of the time are 6 % of the events."""
     found = SLOW.model_copy(update={"share": share})
     assert all(may_make(found, each) for each in made)
-    assert largest_beyond_doubt(found, "p99") == surest
+    assert largest_certain(found, "p99") == surest
     assert not may_make(None, "p99")
 
 

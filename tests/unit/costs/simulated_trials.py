@@ -22,7 +22,7 @@ from stepbench.contracts.result import Invocations
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.transfer.plan import MIB, TransferTrial
 from stepbench.contracts.workload import Kind
-from stepbench.costs.actual import Done, FunctionUse, actual_cost
+from stepbench.costs.actual import Done, FunctionUsage, actual_cost
 from stepbench.costs.prices import Offered
 from stepbench.costs.standing import Deployment
 from stepbench.costs.transitions import Visits, trial_transitions
@@ -277,26 +277,26 @@ class _Walk:
         cost = actual_cost(offered, done, stack, 0)
         return (cost.actual or 0) + self.place.stages_s * GB_S_USD
 
-    def _functions(self) -> Iterator[FunctionUse]:
+    def _functions(self) -> Iterator[FunctionUsage]:
         trial, place = self.trial, self.place
         if trial.load_from == "lambda":
             hold_s = place.lead_s + place.starts_s * (trial.writers - 1)
-            yield FunctionUse("RunWriter", self.slices, self.offering_s + self.slices * hold_s)
+            yield FunctionUsage("RunWriter", self.slices, self.offering_s + self.slices * hold_s)
         if trial.pull:
-            yield FunctionUse("WatchChanges", math.ceil(self.watched_s / trial.watch_loop_s), self.watched_s)
+            yield FunctionUsage("WatchChanges", math.ceil(self.watched_s / trial.watch_loop_s), self.watched_s)
         elif trial.experiment == "trigger":
-            yield FunctionUse("ReceiveEvents", self.batches + 3, (self.batches + 3) * place.receiving_s)
+            yield FunctionUsage("ReceiveEvents", self.batches + 3, (self.batches + 3) * place.receiving_s)
         if trial.target.receiver == "CheckClock":
-            yield FunctionUse("CheckClock", self.offered + 3, (self.offered + 3) * place.receiving_s)
+            yield FunctionUsage("CheckClock", self.offered + 3, (self.offered + 3) * place.receiving_s)
         for phase in trial.run_phases if trial.dags else ():
             dag, number = trial.dag_of(phase), self.executions / len(trial.run_phases)
             gb_s = number * 1.73 * sum(self._task_s(stage) * stage.tasks for stage in dag.stages)
-            yield FunctionUse("RunTask", round(number * dag.tasks), gb_s)
-            yield FunctionUse("EndDataflow", round(number), number * 0.1)
+            yield FunctionUsage("RunTask", round(number * dag.tasks), gb_s)
+            yield FunctionUsage("EndDataflow", round(number), number * 0.1)
         for name, number in (("PrepareTarget", 1), ("AwaitTarget", 1), ("PlanPhase", 1), ("AwaitArrivals", 1)):
-            yield FunctionUse(name, number, place.stages_s / 4)
-        yield FunctionUse("CheckPrecision", self.looks, self.looks * place.look_s)
-        yield FunctionUse("MeasureUtilisation", 2 * self.probes, 2 * self.probes * place.look_s)
+            yield FunctionUsage(name, number, place.stages_s / 4)
+        yield FunctionUsage("CheckPrecision", self.looks, self.looks * place.look_s)
+        yield FunctionUsage("MeasureUtilisation", 2 * self.probes, 2 * self.probes * place.look_s)
 
 
 def _count_transfers(trial: TransferTrial, place: Place) -> tuple[float, float]:

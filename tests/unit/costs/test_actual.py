@@ -7,7 +7,7 @@ import pytest
 from stepbench.contracts.cost import Cost
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import AutoscaledCapacity, OnDemandCapacity, ProvisionedCapacity
-from stepbench.costs.actual import LATER, TASK_HEARTBEATS, Done, FunctionUse, actual_cost, run_items
+from stepbench.costs.actual import LATER, TASK_HEARTBEATS, Done, FunctionUsage, actual_cost, run_items
 from stepbench.costs.prices import Offered, Stretch
 from stepbench.costs.standing import Deployment
 
@@ -25,10 +25,10 @@ def plan(store: str = "s3", **fields: Any) -> TrialPlan:  # noqa: ANN401 -- JSON
 def done(**fields: Any) -> Done:  # noqa: ANN401 -- its fields
     """Return what that trial did, with three canaries, an hour long."""
     functions = (
-        FunctionUse("ReceiveEvents", 1_003, 10),
-        FunctionUse("RunWriter", 1, 200),
-        FunctionUse("PrepareTarget", 1, 2),
-        FunctionUse("PlanPhase", 1, 3),
+        FunctionUsage("ReceiveEvents", 1_003, 10),
+        FunctionUsage("RunWriter", 1, 200),
+        FunctionUsage("PrepareTarget", 1, 2),
+        FunctionUsage("PlanPhase", 1, 3),
     )
     default: dict[str, Any] = {"offered": Offered(1_000, 3, 1), "delivered": 1_003, "batches": 1_003, "objects": 20}
     return Done(**{**default, "functions": functions, "transitions": 40, **fields})
@@ -184,7 +184,7 @@ def test_a_run_has_items_of_its_own() -> None:
     """10 transitions, 2 GB for a year at $0.023 a month, and a function that ends after its trial was analysed."""
     items = {
         item.item: item.quantity
-        for item in run_items(10, 2 * 10**9, 7, (FunctionUse("AnalyseTrial", 1, 9),), Deployment(options=OPTIONS))
+        for item in run_items(10, 2 * 10**9, 7, (FunctionUsage("AnalyseTrial", 1, 9),), Deployment(options=OPTIONS))
     }
     assert items == {
         "Lambda requests, other functions, run itself": 1,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.samples.results import numbered
 
-from stepbench.contracts.drawn import BoxStats
+from stepbench.contracts.chart_data import BoxStats
 from stepbench.report.boxes import BOXES_PER_FIGURE, BoxFigure, box_figures
 
 if TYPE_CHECKING:

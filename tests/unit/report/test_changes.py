@@ -8,7 +8,7 @@ import pytest
 from tests.samples.results import latency
 
 from stepbench import digits
-from stepbench.contracts.drawn import PhaseSpan, RateBins, StepSpan, WindowSpan
+from stepbench.contracts.chart_data import PhaseSpan, RateBins, StepSpan, WindowSpan
 from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality
 from stepbench.report.changes import (
     bins_around,
@@ -168,7 +168,7 @@ def test_modes_are_told_in_words() -> None:
     three = Modality(window="a", phase="b", p_value=0.002, modes_ms=(5.0, 12.0, 48.0))
     assert describe_modality(three) == "3 modes, near 5.00 ms, 12.0 ms and 48.0 ms (p = 0.002 for one)"
     assert describe_modality(Modality(window="a", phase="b", p_value=0.4)) == "one mode; no second one seen (p = 0.4)"
-    assert describe_modality(Modality(window="a", phase="b", reason="n=20 < 50")) == "not told: needs about 2 × longer"  # noqa: RUF001 -- times
+    assert describe_modality(Modality(window="a", phase="b", reason="n=20 < 50")) == "unknown: needs about 2 × longer"  # noqa: RUF001 -- times
 
 
 def bins(offered: Sequence[int], empty: Sequence[int] = ()) -> RateBins:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from tests.samples.estimates import present
 from tests.samples.results import STORES, changed, sample_result
 
-from stepbench.contracts.drawn import EcdfCurve, SeriesPoint, StallSpan
+from stepbench.contracts.chart_data import EcdfCurve, SeriesPoint, StallSpan
 from stepbench.contracts.measures import Estimate
 from stepbench.report.datasets import MAX_POINTS, SERIES_PER_FIGURE, ecdf_figures, time_figure
 

@@ -9,7 +9,7 @@ from tests.samples.experiments import RATES_PER_S
 from tests.samples.finished_trials import AnalysedTrial
 from tests.samples.results import changed, sample_page
 
-from stepbench.contracts.drawn import RateBins, StepSpan, WindowSpan
+from stepbench.contracts.chart_data import RateBins, StepSpan, WindowSpan
 from stepbench.report.datasets import MAX_POINTS
 from stepbench.report.steps import MAX_STRIPS, step_figures
 

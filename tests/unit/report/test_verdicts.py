@@ -9,13 +9,20 @@ from tests.samples.results import sample_manifest, sample_results, sample_summar
 
 from stepbench.contracts.result import RunSummary
 from stepbench.experiments.report.page import render_page
-from stepbench.report.verdicts import describe, describe_few_runs, effect_rows, first_told, verdict_lines, verdict_views
+from stepbench.report.verdicts import (
+    describe,
+    describe_few_runs,
+    effect_rows,
+    first_reported,
+    verdict_lines,
+    verdict_views,
+)
 
 
 def test_each_setting_has_a_place_on_the_first_screen() -> None:
     """Ten stores would leave none to TLS."""
     stores, tls = etcd_verdicts("target.store", 10), etcd_verdicts("target.tls", 2)
-    found = first_told([*stores, *tls], 4)
+    found = first_reported([*stores, *tls], 4)
     assert [each.aspect for each in found] == ["target.store"] * 2 + ["target.tls"] * 2
 
 
@@ -24,7 +31,7 @@ def test_other_pairs_and_kinds_that_say_the_same_are_in_the_table_only() -> None
     (one,) = etcd_verdicts("writers", 1)
     other = one.model_copy(update={"primary": False})
     same = one.model_copy(update={"kind": "read"})
-    assert first_told([one, same, other], 8) == [one]
+    assert first_reported([one, same, other], 8) == [one]
 
 
 def test_kinds_that_differ_are_told_each() -> None:
@@ -32,11 +39,11 @@ def test_kinds_that_differ_are_told_each() -> None:
     (one,) = etcd_verdicts("writers", 1)
     read = one.model_copy(update={"kind": "read"})
     slower = one.model_copy(update={"kind": "insert", "text": "writers 2 is faster at p50: 1 against 2 ms."})
-    assert first_told([one, read, slower], 8) == [read, slower, one]
+    assert first_reported([one, read, slower], 8) == [read, slower, one]
     effect, *others = one.effects
     much = effect.model_copy(update={"ratio": estimate(7)})
     larger = one.model_copy(update={"kind": "insert", "effects": (much, *others)})
-    assert first_told([one, read, larger], 8) == [read, larger, one]
+    assert first_reported([one, read, larger], 8) == [read, larger, one]
 
 
 def test_a_terminal_has_a_few_lines_and_says_how_many_more_there_are() -> None:

@@ -13,7 +13,7 @@ from stepbench.contracts.identity import CANARY_PHASE, EventId
 from stepbench.contracts.tasks import StateError
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.formats.t4_items import parse_item
-from stepbench.records.storage.dag_rows import read_dag_ends, told_ends
+from stepbench.records.storage.dag_rows import read_dag_ends, recorded_ends
 from stepbench.stages.end_dataflow import end_dataflow
 from stepbench.stages.run_task import run_task
 
@@ -63,7 +63,7 @@ def test_one_that_has_failed_does_not_arrive_and_says_why() -> None:
     assert arrivals(execution) == []
     ((told,), _) = read_dag_ends(execution.ref.tag, execution.services.table)
     assert (told.error, told.cause) == (FAILED.Error, "map-0: get split-0/map-0: truncated")
-    assert told_ends(execution.ref.tag, execution.services.table) == {execution.event: False}
+    assert recorded_ends(execution.ref.tag, execution.services.table) == {execution.event: False}
 
 
 def test_a_store_that_is_away_keeps_no_end_from_being_told() -> None:

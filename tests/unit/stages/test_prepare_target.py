@@ -305,7 +305,7 @@ class Held:
         self.other = stored_trial(self.memory.services, run_id="run-2")
         self.ref = stored_trial(self.memory.services)
         self.table.take_lease("s3#target", self.other, "arn:two", 1)
-        self.table.set_flag(self.other.tag, layout.MADE, "s3#target")
+        self.table.set_flag(self.other.tag, layout.PREPARED_FLAG, "s3#target")
 
     @property
     def holder(self) -> str:
@@ -367,7 +367,7 @@ def test_what_a_trial_without_its_lease_has_left_is_removed_before_the_next_one_
     """It is on record for whoever comes; a second look finds nothing."""
     memory, ref = stored()
     lost = stored_trial(memory.services, run_id="run-2")
-    memory.services.table.set_flag(lost.tag, layout.MADE, "s3#target")
+    memory.services.table.set_flag(lost.tag, layout.PREPARED_FLAG, "s3#target")
     memory.services.table.note_left(Lease("s3#target", lost.tag, lost.run_id, 0, "arn:two", 1))
     memory.services.table.note_left(Lease("s3#target-2", lost.tag, lost.run_id, 0, "arn:two", 1))
     prepare(memory, ref, driver := MemoryDriver(memory.services.clock))
@@ -458,7 +458,7 @@ def test_made_is_noted_before_anything_is() -> None:
 
     class Killed(MemoryDriver):
         async def prepare(self) -> None:
-            assert scene.table.flag(scene.refs[0].tag, layout.MADE) == "s3#target"
+            assert scene.table.flag(scene.refs[0].tag, layout.PREPARED_FLAG) == "s3#target"
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

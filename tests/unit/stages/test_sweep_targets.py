@@ -71,7 +71,7 @@ class Scene:
     def lease(self, target: str, ref: TrialRef, age_s: int = 3_600) -> None:
         """Have a trial hold a target in which it has made something."""
         self.table.take_lease(target, ref, TRIAL_ARN, self.clock.now_ns() - age_s * SECOND_NS)
-        self.table.set_flag(ref.tag, layout.MADE, target)
+        self.table.set_flag(ref.tag, layout.PREPARED_FLAG, target)
 
     def sweep(self, arn: str | None = None, *, unavailable: str = "") -> SweepTargetsOutput:
         """Call the stage once; the store of that name does not answer."""
@@ -190,7 +190,7 @@ def test_what_a_trial_without_its_lease_has_left_is_removed_once_its_target_is_f
     """Another trial had it when the first ended, and would have been disturbed."""
     scene = Scene(Executions(trial="RUNNING"))
     lost = stored_trial(scene.memory.services, run_id="run-2")
-    scene.table.set_flag(lost.tag, layout.MADE, "s3#target")
+    scene.table.set_flag(lost.tag, layout.PREPARED_FLAG, "s3#target")
     scene.table.note_left(Lease("s3#target", lost.tag, lost.run_id, 0, f"{PREFIX}:trial:lost", 1))
     scene.executions.statuses[f"{PREFIX}:trial:lost"] = "FAILED"
     assert scene.sweep().swept == ()

@@ -10,7 +10,7 @@ from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import Made, RemainingObjects, StateError, TearDownTargetInput, TornDown
+from stepbench.contracts.tasks import PreparedTarget, RemainingObjects, StateError, TearDownTargetInput, TornDown
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage import layout
 from stepbench.stages.tear_down_target import CALL_LIMIT_S, ENDED, failure_of, tear_down_target
@@ -42,17 +42,17 @@ class Scene:
         self.table = self.memory.services.table
         self.ref: TrialRef = stored_trial(self.memory.services)
         self.table.take_lease("s3#target", self.ref, "arn:one", 1)
-        self.table.set_flag(self.ref.tag, layout.MADE, "s3#target")
+        self.table.set_flag(self.ref.tag, layout.PREPARED_FLAG, "s3#target")
 
     def done(self, driver: MemoryDriver, failure: StateError | None = None) -> bool:
         """Call the stage once."""
         task = TearDownTargetInput(ref=self.ref, failure=failure or StateError())
         return tear_down_target(task, self.memory.services, build=lambda _spec, _settings, _clock: driver).done
 
-    def note_made(self) -> None:
+    def note_prepared(self) -> None:
         """Note what the trial makes, as PrepareTarget does."""
-        made = Made(target="s3#target", execution_arn="arn:one", names=("things",))
-        self.memory.services.runs.put_model(layout.trial_key(self.ref, "made.json"), made)
+        prepared = PreparedTarget(target="s3#target", execution_arn="arn:one", names=("things",))
+        self.memory.services.runs.put_model(layout.trial_key(self.ref, "made.json"), prepared)
 
     def beat(self, who: str, **rest: Any) -> None:  # noqa: ANN401 -- attributes
         """Leave a heartbeat, now."""
@@ -120,7 +120,7 @@ def test_tearing_down_twice_does_nothing_the_second_time() -> None:
 def test_a_trial_that_has_lost_its_lease_removes_what_it_has_made() -> None:
     """Its item was deleted, and nobody else has the target: 450 keys stayed in etcd for ever."""
     scene = Scene()
-    scene.note_made()
+    scene.note_prepared()
     scene.table.release_lease("s3#target", scene.ref.tag)
     driver = MemoryDriver(scene.clock)
     assert scene.done(driver)
@@ -130,7 +130,7 @@ def test_a_trial_that_has_lost_its_lease_removes_what_it_has_made() -> None:
 def test_what_is_left_in_a_target_that_another_trial_has_by_now_is_put_on_record() -> None:
     """To remove it now would disturb that trial's measurement."""
     scene = Scene()
-    scene.note_made()
+    scene.note_prepared()
     scene.table.release_lease("s3#target", scene.ref.tag)
     other = stored_trial(scene.memory.services, run_id="run-2")
     scene.table.take_lease("s3#target", other, "arn:two", 1)

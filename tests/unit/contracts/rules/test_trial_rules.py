@@ -197,7 +197,7 @@ RULES = {
     ),
     "a share by keys that are few": Refused(
         {"record": {**UPDATE, "matching_share": 0.5}},
-        *("record.matching_share", "0.5", 'Use "put"', "is told by the key on s3"),
+        *("record.matching_share", "0.5", 'Use "put"', "is distinguished by the key on s3"),
     ),
 }
 

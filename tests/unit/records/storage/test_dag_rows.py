@@ -13,7 +13,7 @@ from stepbench.contracts.dataflow.dag import Dag
 from stepbench.experiments.dataflow.analysis.evidence import DagRecords
 from stepbench.records.formats import dag_rows as formats
 from stepbench.records.storage import layout
-from stepbench.records.storage.dag_rows import DagRows, StoredTasks, read_dag_ends, told_ends
+from stepbench.records.storage.dag_rows import DagRows, StoredTasks, read_dag_ends, recorded_ends
 
 if TYPE_CHECKING:
     import pytest
@@ -59,7 +59,7 @@ def test_ends_are_known_without_their_rows() -> None:
     ends = [dag_end(9, event=event_text(event), completed=event != 1, error="") for event in range(3)]
     for end in ends:
         DagRows(table).put_end(REF.tag, end)
-    assert told_ends(REF.tag, table) == {event_text(event): event != 1 for event in range(3)}
+    assert recorded_ends(REF.tag, table) == {event_text(event): event != 1 for event in range(3)}
     assert read_dag_ends(REF.tag, table) == (tuple(ends), ())
 
 

@@ -82,10 +82,10 @@ def _text(table: PriceTable, region: str) -> str:
     for key in keys:
         own = table.regions.get(region, {}).get(key)
         row = own or table.regions[DEFAULT_REGION][key]
-        doubt = "" if row.confirmed else ", not confirmed"
+        note = "" if row.confirmed else ", not confirmed"
         place = "" if own else f"{DEFAULT_REGION}'s price; "
         lines.append(
-            f"{key:<{width}}  {unit_price(row.usd):<13} a {row.unit:<16} {row.date}  {place}{row.source}{doubt}"
+            f"{key:<{width}}  {unit_price(row.usd):<13} a {row.unit:<16} {row.date}  {place}{row.source}{note}"
         )
     return "\n".join(lines)
 

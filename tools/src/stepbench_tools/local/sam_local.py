@@ -134,11 +134,11 @@ def sam_local(paths: Paths, session: LocalSession, *, restricted: bool) -> Itera
     """
     bridge, runtime = bridge_address(), python_runtime(paths)
     image = f"public.ecr.aws/lambda/{runtime.replace('python', 'python:')}-{processor()}"
-    made_here = _docker("image", "inspect", "--format", "{{json .Config.Labels}}", image)
+    labels = _docker("image", "inspect", "--format", "{{json .Config.Labels}}", image)
     variables = deployed_variables(session.stack, bridge)
     ports = {int(found) for each in variables.values() for value in each.values() for found in _ports(value, bridge)}
     with forwarded(bridge, ports):
-        pull = STAND_IN not in (made_here or "")
+        pull = STAND_IN not in (labels or "")
         yield SamLocal(paths, variables, runtime, pull=pull, restricted=restricted).invoke
 
 
@@ -151,7 +151,9 @@ def bridge_address() -> str:
     """
     found = _docker("network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
     if found is None:
-        message = "Docker does not answer; start its engine (`docker version` tells), or leave --docker out"
+        message = (
+            "Docker does not answer; start its engine (`docker version` shows whether it runs), or leave --docker out"
+        )
         raise LocalEnvironmentError(message)
     try:
         address = ipaddress.ip_address(found)
@@ -184,12 +186,12 @@ def deployed_variables(stack: Stack, bridge: str) -> dict[str, dict[str, str]]:
         "TLS_AUTHORITY": "",
     }
     client = stack.aws("lambda")
-    made = {}
+    variables = {}
     for logical, function in deployed_functions(stack).items():
         configuration = client.get_function_configuration(FunctionName=function)
         own = configuration.get("Environment", {}).get("Variables", {})
-        made[logical] = {name: reachable(value, bridge) for name, value in own.items()} | changed
-    return made
+        variables[logical] = {name: reachable(value, bridge) for name, value in own.items()} | changed
+    return variables
 
 
 def reachable(value: str, bridge: str) -> str:

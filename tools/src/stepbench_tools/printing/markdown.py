@@ -11,7 +11,7 @@ from stepbench.report.conditions import describe_conditions
 from stepbench.report.costs import describe_cost, describe_per_dollar
 from stepbench.report.labels import trial_labels
 from stepbench.report.thresholds import describe_missed, describe_undecided
-from stepbench.report.verdicts import TERMINAL_LINES, first_told, verdict_lines
+from stepbench.report.verdicts import TERMINAL_LINES, first_reported, verdict_lines
 from stepbench_tools.printing.dataflow_markdown import dataflow_parts
 from stepbench_tools.printing.parts import code, escape, table_lines
 from stepbench_tools.printing.transfer_markdown import transfer_parts
@@ -37,7 +37,7 @@ def render_markdown(summary: RunSummary) -> str:
         parts.append(escape(conditions))
     if verdicts := verdict_lines(summary):
         parts.append("\n".join(f"- {escape(line)}" for line in verdicts))
-        parts.append("\n".join(markdown_rows(first_told(summary.verdicts, TERMINAL_LINES))))
+        parts.append("\n".join(markdown_rows(first_reported(summary.verdicts, TERMINAL_LINES))))
     if table:
         parts.append(table)
     parts.extend(dataflow_parts(summary))

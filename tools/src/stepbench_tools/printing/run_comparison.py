@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def format_text(found: RunComparison) -> str:
     """Return the outcome in a line, then a line for each comparison, those that regressed first."""
-    doubts = [f"doubtful   {line}" for line in caveat_lines(found)]
-    lines = [describe_outcome(found), *_sides(found), "", *_lines(found), *doubts, *_left_out(found), *_single(found)]
+    caveats = [f"doubtful   {line}" for line in caveat_lines(found)]
+    lines = [describe_outcome(found), *_sides(found), "", *_lines(found), *caveats, *_left_out(found), *_single(found)]
     return "\n".join(lines)
 
 
@@ -28,10 +28,10 @@ def format_markdown(found: RunComparison) -> str:
     lines = [f"### {escape(describe_outcome(found))}", "", *map(escape, _sides(found)), ""]
     lines += markdown_rows(found.verdicts, "A", "B")
     worse = [f"- {escape(tell(verdict))}" for verdict in found.verdicts if regressions(verdict)]
-    doubts = [f"- {escape(line)}" for line in caveat_lines(found)]
-    doubts = ["", "Doubtful:", *doubts] if doubts else []
+    caveats = [f"- {escape(line)}" for line in caveat_lines(found)]
+    caveats = ["", "Doubtful:", *caveats] if caveats else []
     ending = ["", *map(escape, (*_left_out(found), *_single(found)))]
-    return "\n".join([*lines, *([""] if worse else []), *worse, *doubts, *ending]).rstrip()
+    return "\n".join([*lines, *([""] if worse else []), *worse, *caveats, *ending]).rstrip()
 
 
 def format_junit(found: RunComparison) -> str:

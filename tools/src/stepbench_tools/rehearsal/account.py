@@ -71,7 +71,7 @@ def find_account(emulator: str) -> Account:
     sts = client(session, "sts", endpoint)
     host = str(sts.meta.endpoint_url).partition("//")[2].partition("/")[0]
     if endpoint is None and not host.endswith(_AWS_SUFFIXES):
-        message = "is no address of AWS, so that nothing seen there can be told from AWS"
+        message = "is no address of AWS, so that nothing seen there can be distinguished from AWS"
         raise PlanError([Problem("endpoint_url", f'"{host}"', message, f"Give an emulator's address as {ENDPOINT}.")])
     number = str(sts.get_caller_identity()["Account"])
     own = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}

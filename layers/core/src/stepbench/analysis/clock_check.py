@@ -25,7 +25,7 @@ from stepbench.stats.two_sample import kolmogorov_smirnov
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.drawn import WindowSample
+    from stepbench.contracts.chart_data import WindowSample
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.result import Clock, TrialResult

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.analysis.latency import NS_PER_MS, after_ack
-from stepbench.contracts.drawn import WindowSample
+from stepbench.contracts.chart_data import WindowSample
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.result import Caveat, Clock
 from stepbench.contracts.target import DynamoDbTarget
@@ -125,7 +125,7 @@ def find_same_sandbox(evidence: Evidence) -> NDArray[np.bool_] | None:
 
 def same_sandbox(files: Sequence[ColumnFile], items: Iterable[T4Item], joined: Joined) -> NDArray[np.bool_] | None:
     """
-    Return for each event whether its writer's sandbox received it; None where no writer told a sandbox.
+    Return for each event whether its writer's sandbox received it; None where no writer recorded a sandbox.
 
     It is False also for an event that never arrived.
 

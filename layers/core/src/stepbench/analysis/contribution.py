@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.windows import MeasuredWindow
-    from stepbench.contracts.dataflow.chart_data import DrawnDataflow
+    from stepbench.contracts.dataflow.chart_data import DataflowChartData
     from stepbench.contracts.dataflow.result import DataflowFindings
     from stepbench.contracts.measures import OperationsResult, WindowResult
     from stepbench.contracts.result import Caveat, Failure
 
 
-class OwnUse(NamedTuple):
+class OwnUsage(NamedTuple):
     """
     What is billed beyond any trial's: state transitions, units that the results table wrote.
 
@@ -39,12 +39,12 @@ class Contribution(NamedTuple):
     """
 
     dataflow: DataflowFindings | None = None
-    chart_data: DrawnDataflow | None = None
+    chart_data: DataflowChartData | None = None
     failure: Failure | None = None
     failed: int = 0
     graver: tuple[Caveat, ...] = ()
     milder: tuple[Caveat, ...] = ()
-    use: OwnUse = OwnUse()
+    use: OwnUsage = OwnUsage()
 
 
 NOTHING_MORE = Contribution()

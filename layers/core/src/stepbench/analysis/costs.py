@@ -9,7 +9,7 @@ import numpy as np
 from stepbench.analysis.precision import shorten_plan
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.workload import OPERATION_KINDS
-from stepbench.costs.actual import ANOTHER_RUN, Done, FunctionUse, actual_cost
+from stepbench.costs.actual import ANOTHER_RUN, Done, FunctionUsage, actual_cost
 from stepbench.costs.prices import Offered, Stretch
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.digits import counted
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepbench.analysis.contribution import OwnUse
+    from stepbench.analysis.contribution import OwnUsage
     from stepbench.analysis.evidence import Evidence
     from stepbench.contracts.cost import Cost
     from stepbench.contracts.plan import TrialPlan
@@ -34,7 +34,7 @@ LEAST_SEEN = 0.9
 """Of so large a share of the receivers' invocations a line is enough to multiply up to all of them."""
 
 
-def trial_cost(evidence: Evidence, functions: Sequence[Invocations], own: OwnUse) -> Cost:
+def trial_cost(evidence: Evidence, functions: Sequence[Invocations], own: OwnUsage) -> Cost:
     """Price what the trial did. Events that may have been sent are billed as sent."""
     plan, joined, records = evidence.spec.offered, evidence.joined, evidence.records
     missing = "; ".join(_missing_logs(evidence, functions, own))
@@ -92,7 +92,7 @@ def _as_run(evidence: Evidence) -> TrialPlan:
     return plan.model_copy(update={"workload": plan.workload.model_copy(update={"mix": mix})})
 
 
-def _missing_logs(evidence: Evidence, functions: Sequence[Invocations], own: OwnUse) -> Iterator[str]:
+def _missing_logs(evidence: Evidence, functions: Sequence[Invocations], own: OwnUsage) -> Iterator[str]:
     """Yield why the log does not tell what Lambda bills; nothing where it does."""
     collection, records = evidence.collection, evidence.records
     if collection is None:
@@ -117,16 +117,16 @@ def _missing_logs(evidence: Evidence, functions: Sequence[Invocations], own: Own
             yield f"{reported.get(name, 0)} of at least {counted(count, 'invocation')} of {name} left a log line"
 
 
-def _uses(evidence: Evidence, functions: Sequence[Invocations]) -> Iterator[FunctionUse]:
+def _uses(evidence: Evidence, functions: Sequence[Invocations]) -> Iterator[FunctionUsage]:
     """Yield what is billed of each function; of the receiver the invocations are known from its own records."""
     receiver, invoked = evidence.spec.offered.receiver, len(evidence.records.items.invocations())
     for each in functions:
         whole = each.function != receiver or not each.invocations or invoked <= each.invocations
         count = each.invocations if whole else invoked
-        yield FunctionUse(each.function, count, each.billed_gb_s, 1 if whole else invoked / each.invocations)
+        yield FunctionUsage(each.function, count, each.billed_gb_s, 1 if whole else invoked / each.invocations)
 
 
-def _visits(evidence: Evidence, used: Sequence[FunctionUse]) -> Visits:
+def _visits(evidence: Evidence, used: Sequence[FunctionUsage]) -> Visits:
     plan, planned = evidence.spec.offered, evidence.records.starts_ns
     needed = [plan.phases[number] for number in planned]
     invoked = {each.name: each.invocations for each in used}

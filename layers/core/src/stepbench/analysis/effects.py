@@ -124,7 +124,7 @@ def finding_of(found: Estimate, *, over_runs: bool) -> Finding:
 
 
 def has_regressed(effect: Effect, tolerance: float) -> bool | None:
-    """Tell whether an effect is shown to be for the worse, beyond the tolerance; a maximum tells nothing."""
+    """Tell whether an effect is shown to be for the worse, beyond the tolerance; a maximum shows nothing."""
     if effect.measure == "max":
         return None
     if effect.ratio is None or (effect.ratio.value is None and effect.finding == "higher"):

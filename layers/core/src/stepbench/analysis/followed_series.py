@@ -60,7 +60,7 @@ def find_shifts(followed: Followed) -> tuple[Shift, ...]:
             change.at,
             Shift(
                 run_id=followed.runs[change.at].run_id,
-                told_at=followed.runs[change.told_at].run_id,
+                told_at=followed.runs[change.reported_at].run_id,
                 ratio=log_interval(
                     followed.sign * change.change,
                     change.window.noise.scale**2 * (1 / change.window.runs + 1 / change.window.before),

@@ -67,12 +67,12 @@ def after_ack(part: Joined) -> Elapsed:
 
 
 def to_event(part: Joined) -> Elapsed:
-    """Return the time from t1 to t3, where the store has told t3."""
+    """Return the time from t1 to t3, where the store reports t3."""
     return Elapsed(part.t3_ns - part.t1_ns, part.arrived & (part.t3_ns != 0))
 
 
 def from_event(part: Joined) -> Elapsed:
-    """Return the time from t3 to t4, where the store has told t3."""
+    """Return the time from t3 to t4, where the store reports t3."""
     return Elapsed(part.t4_ns - part.t3_ns, part.arrived & (part.t3_ns != 0))
 
 

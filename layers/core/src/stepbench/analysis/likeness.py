@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EMULATED = "emulated: no comparison"
 SERVER = "server"
 """What is under study where nothing but the server, or its version, may differ."""
-MOST_TOLD = 3
+MOST_SHOWN_DIFFERENCES = 3
 LONGEST = 2.0
 """Windows whose lengths lie within this factor are alike: a run may have been cut short."""
 _TARGET = "target"
@@ -46,7 +46,7 @@ class Likeness(NamedTuple):
     differences: tuple[str, ...] = ()
 
     @property
-    def alike(self) -> bool:
+    def is_same(self) -> bool:
         """Tell whether the two may be compared."""
         return not self.emulated and not self.differences
 
@@ -55,8 +55,8 @@ class Likeness(NamedTuple):
         """Return what stands in a verdict's first words: `not the same: rate_per_s 20 against 200`."""
         if self.emulated:
             return EMULATED
-        told, rest = self.differences[:MOST_TOLD], len(self.differences) - MOST_TOLD
-        return f"not the same: {listed([*told, *([f'{rest} more'] if rest > 0 else [])])}" if told else ""
+        shown, rest = self.differences[:MOST_SHOWN_DIFFERENCES], len(self.differences) - MOST_SHOWN_DIFFERENCES
+        return f"not the same: {listed([*shown, *([f'{rest} more'] if rest > 0 else [])])}" if shown else ""
 
 
 def compare_sides(
@@ -78,9 +78,9 @@ def compare_sides(
     settings = {} if one_matrix else dict(_different_settings(a, b))
     if studied is None:
         studied = _only_one(settings)
-    told = [*(() if studied in {SERVER, STORE} else _different_servers(a, b)), *_different_hosts(a, b)]
+    shown = [*(() if studied in {SERVER, STORE} else _different_servers(a, b)), *_different_hosts(a, b)]
     left = {path: text for path, text in settings.items() if studied is None or not _belongs(path, studied)}
-    return Likeness(differences=(*told, *left.values()))
+    return Likeness(differences=(*shown, *left.values()))
 
 
 def server_of(provider: str) -> str:

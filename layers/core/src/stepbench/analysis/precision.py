@@ -148,4 +148,4 @@ def _shorten_phase(phase: Phase, offered_s: float) -> Phase:
 
 
 def _percent(width: float | None) -> str:
-    return "not to be told" if width is None else f"{100 * width:.2g} %"
+    return "unknown" if width is None else f"{100 * width:.2g} %"

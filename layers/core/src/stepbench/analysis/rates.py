@@ -14,7 +14,7 @@ import numpy as np
 
 from stepbench.analysis.latency import as_ms, collect, latency_of
 from stepbench.analysis.windows import NS_PER_S
-from stepbench.contracts.drawn import RateBins
+from stepbench.contracts.chart_data import RateBins
 from stepbench.contracts.measures import ChangePoint, Estimate
 from stepbench.errors import InsufficientSampleError
 from stepbench.model.result import Outcome

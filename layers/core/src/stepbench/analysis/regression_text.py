@@ -74,7 +74,7 @@ def _remedy(finding: SeriesFinding, settings: DetectorSettings) -> str:
 
 def _since(finding: SeriesFinding) -> str:
     """Say with which run the change began, of what stands."""
-    told = [shift for shift in finding.shifts if shift.told_at]
-    if finding.verdict not in {"regression", "improvement", "drift"} or not told:
+    confirmed = [shift for shift in finding.shifts if shift.told_at]
+    if finding.verdict not in {"regression", "improvement", "drift"} or not confirmed:
         return ""
-    return f", since {told[-1].run_id}, confirmed by {told[-1].told_at}"
+    return f", since {confirmed[-1].run_id}, confirmed by {confirmed[-1].told_at}"

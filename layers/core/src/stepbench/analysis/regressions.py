@@ -162,13 +162,17 @@ def _find(followed: Followed, given: RunSeries, settings: DetectorSettings) -> S
             gone = "" if current else f"{describe_gone(_last_reason(followed, given))}; "
             return _too_few(followed, 0 if known is None else known.runs, baseline.size, gone)
         known = change.window.noise
-    told = change is not None and change.told_at == len(detector.values) - 1 and detector.changes[-1] is change
-    standing = _standing(followed, change, told=told) if change and (detector.accepted is not None or told) else None
+    reported = change is not None and change.reported_at == len(detector.values) - 1 and detector.changes[-1] is change
+    standing = (
+        _standing(followed, change, reported=reported)
+        if change and (detector.accepted is not None or reported)
+        else None
+    )
     ratio = None if standing is None else _ratio(standing, followed.sign)
     before = max(baseline.size, STEPS[-1])  # a young level grows with its runs
     needed = _runs_to_decide(detector, known, before)
     spikes = find_spikes(followed, known)
-    verdict = _verdict(followed, standing, spikes, told=told and current, current=current, needed=needed)
+    verdict = _verdict(followed, standing, spikes, reported=reported and current, current=current, needed=needed)
     drift = standing.drift if standing is not None and verdict == "drift" else None
     if ratio is not None and change is not None:
         ratio = _or_more(ratio, followed.estimates[change.at :])
@@ -178,7 +182,7 @@ def _find(followed: Followed, given: RunSeries, settings: DetectorSettings) -> S
     finding = SeriesFinding(
         series=followed.series,
         verdict=verdict,
-        told=told and current and verdict in TELLING,
+        told=reported and current and verdict in TELLING,
         baseline=_level(level, runs, known, followed.sign),
         baseline_runs=runs,
         last=followed.estimates[-1] if current else None,
@@ -212,12 +216,12 @@ def _or_more(ratio: Estimate, runs: Sequence[Estimate]) -> Estimate:
     return ratio if beyond is None else Estimate(value=None, low=ratio.low, reason=beyond)
 
 
-def _is_regression(standing: _Standing, sign: int, smallest: float, *, told: bool) -> bool:
+def _is_regression(standing: _Standing, sign: int, smallest: float, *, reported: bool) -> bool:
     """Tell whether a change for the worse exceeds the smallest of interest, and is shown."""
     if standing.change < smallest:
         return False
     ratio = _ratio(standing, sign)
-    return told or is_worse(ratio, finding_of(ratio, over_runs=True), 0.0, lower_is_worse=sign < 0)
+    return reported or is_worse(ratio, finding_of(ratio, over_runs=True), 0.0, lower_is_worse=sign < 0)
 
 
 def _verdict(  # noqa: PLR0913 -- what a verdict is made of
@@ -225,15 +229,15 @@ def _verdict(  # noqa: PLR0913 -- what a verdict is made of
     standing: _Standing | None,
     spikes: tuple[str, ...],
     *,
-    told: bool,
+    reported: bool,
     current: bool,
     needed: int | None,
 ) -> SeriesVerdict:
     detector = followed.detector
     verdict: SeriesVerdict = "no_change"
-    if standing is not None and _is_regression(standing, followed.sign, detector.smallest, told=told):
+    if standing is not None and _is_regression(standing, followed.sign, detector.smallest, reported=reported):
         verdict = "drift" if standing.drift is not None else "regression"
-    elif standing is not None and told and standing.change <= -detector.smallest:
+    elif standing is not None and reported and standing.change <= -detector.smallest:
         verdict = "improvement"
     elif not current:
         verdict = "undecidable"
@@ -250,7 +254,7 @@ def _verdict(  # noqa: PLR0913 -- what a verdict is made of
 
 def _too_few(followed: Followed, known: int, own: int, gone: str) -> SeriesFinding:
     lacking = max(MIN_HISTORY - known, MIN_RUNS - own, 1)
-    text = f"{gone}{counted(lacking, 'more run')} until changes can be told from noise"
+    text = f"{gone}{counted(lacking, 'more run')} until changes can be distinguished from noise"
     verdict: SeriesVerdict = "shift" if began_acknowledged(followed) else "undecidable"
     return SeriesFinding(
         series=followed.series,
@@ -263,7 +267,7 @@ def _too_few(followed: Followed, known: int, own: int, gone: str) -> SeriesFindi
     )
 
 
-def _standing(followed: Followed, change: Change, *, told: bool) -> _Standing:
+def _standing(followed: Followed, change: Change, *, reported: bool) -> _Standing:
     """Return the level since the last change against the accepted one; of a drift, where it has come to."""
     detector, window = followed.detector, change.window
     level = window.level if detector.accepted is None else detector.accepted
@@ -274,7 +278,7 @@ def _standing(followed: Followed, change: Change, *, told: bool) -> _Standing:
     drift = find_drift(np.array(detector.values[begin:]), times[begin:], level, window.noise.scale)
     drift = drift if drift is not None and drift.slope > 0 else None
     judged = ramp_end(after) if drift is not None or window.shape == "ramp" else after
-    step = change.change if told and window.shape == "step" else location(judged) - window.level
+    step = change.change if reported and window.shape == "step" else location(judged) - window.level
     return _Standing(level, window.before, window.noise, judged.size, window.level + step - level, drift)
 
 

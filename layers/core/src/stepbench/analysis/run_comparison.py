@@ -66,7 +66,7 @@ def describe_shared(run_ids: Sequence[str]) -> str:
 
 def compare_summaries(a: Selected, b: Selected, tolerance: float, studied: str = "") -> RunComparison:
     """
-    Compare b with a. What is not alike in all but what is under study decides nothing, and is told.
+    Compare b with a. What is not alike in all but what is under study decides nothing, and is reported.
 
     Args:
         a: what is compared with: the baseline.
@@ -147,8 +147,8 @@ def _compare_groups(a: Group, b: Group, tolerance: float, studied: str) -> Itera
             judged = None if likeness.reason else tolerance
             effects = _effects(*runs, spells, judged=judged, experiment=b.first.experiment)
             sides = a.side(place, "A"), b.side(place, "B")
-            doubts = comparison_caveats((a, b), place)
-            yield make_verdict(RUN, subject, sides, effects, kind=kind, doubts=doubts, unlike=likeness.reason)
+            caveats = comparison_caveats((a, b), place)
+            yield make_verdict(RUN, subject, sides, effects, kind=kind, caveats=caveats, unlike=likeness.reason)
 
 
 def _effects(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.cost import Cost
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import Accounting, TrialSummary
-    from stepbench.costs.actual import FunctionUse
+    from stepbench.costs.actual import FunctionUsage
     from stepbench.costs.standing import Deployment
 
 MOST_MISSING = 0.001
@@ -32,7 +32,7 @@ _LAST = (
 )
 
 
-class RunUse(NamedTuple):
+class RunUsage(NamedTuple):
     """
     What a run did beside its trials.
 
@@ -42,13 +42,13 @@ class RunUse(NamedTuple):
     """
 
     run_s: float
-    functions: tuple[FunctionUse, ...] | None
+    functions: tuple[FunctionUsage, ...] | None
     missing_logs: str
     stored_bytes: int
     objects: int | None
 
 
-def run_cost(trials: Sequence[TrialSummary], use: RunUse, deployment: Deployment) -> RunCost:
+def run_cost(trials: Sequence[TrialSummary], use: RunUsage, deployment: Deployment) -> RunCost:
     """Return what the run cost; what is known of no trial is named."""
     ran = [trial for trial in trials if not trial.skipped]
     counted = sum(item.quantity for trial in ran for item in trial.cost_usd.items if item.item.startswith("Results b"))
@@ -92,7 +92,7 @@ def _together(items: Iterable[CostItem]) -> Iterator[CostItem]:
     yield from sorted(found.values(), key=lambda item: PARTS.index(item.part))
 
 
-def _left_out(costs: Sequence[tuple[str, Cost]], use: RunUse) -> Iterator[str]:
+def _left_out(costs: Sequence[tuple[str, Cost]], use: RunUsage) -> Iterator[str]:
     """Yield each thing that is missing once, with how many trials it is missing of, unless that is all of them."""
     unknown = [name for name, cost in costs if cost.actual is None]
     if unknown:

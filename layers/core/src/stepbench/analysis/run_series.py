@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.effects import QUANTILES, Runs
 from stepbench.analysis.pairs import Group, find_groups
-from stepbench.analysis.slow_spells import UNDECIDED, may_be_made, spells_of
+from stepbench.analysis.slow_spells import UNDECIDED, may_be_caused, spells_of
 from stepbench.analysis.verdicts import common_kinds
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import MOST_RUNS, RunSeries, Series, SeriesRun, SeriesValue
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
 
 NO_NOTES: Mapping[str, str] = {}
-MADE_BY_SPELLS = Estimate(value=None, reason=UNDECIDED)
+CAUSED_BY_SPELLS = Estimate(value=None, reason=UNDECIDED)
 
 
 _VERSION = re.compile(r"(?<! at) \d[^\s,)]*")
@@ -84,11 +84,11 @@ def series_of_runs(
     ordered = sorted(runs, key=lambda run: (run.started_at, run.run_id))[-MOST_RUNS:]
     names = next((run.names for run in reversed(ordered) if run.names), ())
     newest = {name: group.settings for run in ordered for name, group in run.groups.items() if name in names}
-    alike = {
+    same = {
         run.run_id: {name: own for name, own in run.groups.items() if newest.get(name) == own.settings}
         for run in ordered
     }
-    others = tuple(run.run_id for run in ordered if run.groups and not alike[run.run_id])
+    others = tuple(run.run_id for run in ordered if run.groups and not same[run.run_id])
     kept = [run for run in ordered if run.run_id not in others]
     ids = {run.run_id for run in kept}
     served: dict[str, str] = {}
@@ -99,9 +99,9 @@ def series_of_runs(
             confirms=confirms[run.run_id] if confirms.get(run.run_id) in ids else None,
             green=run.green,
             acknowledged=acknowledged.get(run.run_id, ""),
-            changed=_note_changes(served, alike[run.run_id]),
+            changed=_note_changes(served, same[run.run_id]),
             values=tuple(
-                value for name in names if name in alike[run.run_id] for value in alike[run.run_id][name].values
+                value for name in names if name in same[run.run_id] for value in same[run.run_id][name].values
             ),
         )
         for run in kept
@@ -134,7 +134,7 @@ def _values(group: Group) -> Iterator[SeriesValue]:
             runs = Runs(windows, kind)
             for name in QUANTILES:
                 estimates = [
-                    MADE_BY_SPELLS if may_be_made(spells, name, each) else each
+                    CAUSED_BY_SPELLS if may_be_caused(spells, name, each) else each
                     for each, spells in zip(runs.quantile(name), known, strict=True)
                 ]
                 series = Series(group=group.name, phase=place[0], window=place[1], kind=kind, quantile=name)
@@ -155,7 +155,7 @@ def _together(estimates: Sequence[Estimate]) -> Estimate:
     grown = next((each for each in estimates if each.fell_behind), None)
     if grown is not None:
         return Estimate(value=None, reason=grown.reason)
-    estimates = [each for each in estimates if each is not MADE_BY_SPELLS] or [MADE_BY_SPELLS]
+    estimates = [each for each in estimates if each is not CAUSED_BY_SPELLS] or [CAUSED_BY_SPELLS]
     if len(estimates) == 1:
         return estimates[0]
     beyond = next((each for each in estimates if each.value is None and each.low is not None), None)

@@ -1,8 +1,8 @@
 """
-One series of runs, run by run: whether its level has changed, and whether that is to be told.
+One series of runs, run by run: whether its level has changed, and whether that is to be reported.
 
-Nobody is told before `MIN_RUNS` runs lie on the new level, of which one came after a change was suspected. Evidence for
-an improvement has to be stronger, since a store that is slow every other month is no news when it is fast.
+Nothing is reported before `MIN_RUNS` runs lie on the new level, of which one came after a change was suspected.
+Evidence for an improvement has to be stronger, since a store that is slow every other month is no news when it is fast.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ IMPROVEMENT_PENALTY, RAMP_PENALTY, FEW_RUNS_PENALTY = 4.0, 0.5, 35.0
 """Added to the threshold; the last as the square of its ratio to the number of runs that the noise is learned from."""
 MORE_FOR_LONGER, LONGEST = 3.0, 6
 """
-The first is added with the logarithm of a window's length over `MIN_RUNS`, up to the second. Three runs are what tells
+The first is added with the logarithm of a window's length over `MIN_RUNS`, up to the second. Three runs are what shows
 soonest, so most of the false alarms that are allowed are left to them; a slower mode lasts for four or five as well.
 """
 SHOWN_CORRELATION, MORE_FOR_CORRELATION, MOST_FOR_CORRELATION = 2.3, 20.0, 8.0
@@ -69,10 +69,10 @@ class Known(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A change of level that is told, or that leads back. `at`: place of the first run of the new level."""
+    """A change of level that is reported, or that leads back. `at`: place of the first run of the new level."""
 
     at: int
-    told_at: int
+    reported_at: int
     kind: Literal["worse", "better", "back"]
     window: Window
     change: float
@@ -141,7 +141,7 @@ class SeriesDetector:
         return Noise(self._residuals(baseline))
 
     def needed_weight(self, noise: Noise, runs: int) -> float:
-        """Return the evidence from which on a shift for the worse is told, in a window of so many runs."""
+        """Return the evidence from which on a shift for the worse is reported, in a window of so many runs."""
         beyond = max(0.0, noise.correlation - SHOWN_CORRELATION / math.sqrt(noise.runs))
         correlated = min(MORE_FOR_CORRELATION * beyond, MOST_FOR_CORRELATION)
         longer = MORE_FOR_LONGER * math.log(min(max(runs, MIN_RUNS), LONGEST) / MIN_RUNS)
@@ -153,7 +153,7 @@ class SeriesDetector:
         return np.concatenate([earlier, own])
 
     def _lacking(self, window: Window) -> float:
-        """Return how much evidence is missing until the change is told."""
+        """Return how much evidence is missing until the change is reported."""
         needed = self.needed_weight(window.noise, window.runs)
         needed += IMPROVEMENT_PENALTY if window.evidence.change < 0 else 0
         needed += RAMP_PENALTY if window.shape == "ramp" else 0
@@ -260,7 +260,7 @@ def ramp_end(after: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def threshold_for(comparisons: int, false_alarms_per_100_runs: float) -> float:
     """
-    Return the weight of evidence from which on a change is told, corrected for the number of series.
+    Return the weight of evidence from which on a change is reported, corrected for the number of series.
 
     It was set where one series has 0.1 false alarms per 100 runs at most (`benchmarks/regressions.py`); how often a
     likelihood ratio exceeds a threshold falls with its exponential.

@@ -53,14 +53,14 @@ def may_make(found: SlowSpells | None, statistic: str) -> bool:
     return REACH * found.share >= 1 - _PROBABILITIES[statistic]
 
 
-def may_be_made(found: SlowSpells | None, quantile: str, estimate: Estimate) -> bool:
+def may_be_caused(found: SlowSpells | None, quantile: str, estimate: Estimate) -> bool:
     """Tell whether a quantile may be nothing but the longest spell."""
     if found is None or estimate.value is None or not may_make(found, quantile):
         return False
     return estimate.value < found.longest_ms
 
 
-def largest_beyond_doubt(found: SlowSpells, statistic: str) -> Quantile | None:
+def largest_certain(found: SlowSpells, statistic: str) -> Quantile | None:
     """Return the largest quantile below this one that spells cannot make; None where there is none."""
     below = [each for each in QUANTILES if _PROBABILITIES[each] < _PROBABILITIES.get(statistic, 0)]
     return next((each for each in reversed(below) if not may_make(found, each)), None)
@@ -102,11 +102,11 @@ def _undecide(effect: Effect, a: Sequence[SlowSpells | None], b: Sequence[SlowSp
     low, high = sorted((effect.a.value, effect.b.value))
     is_rate = effect.measure == THROUGHPUT
     slower = b if (effect.b.value == low) == is_rate else a
-    made = [each for each in slower if each is not None and may_make(each, effect.measure)]
+    able = [each for each in slower if each is not None and may_make(each, effect.measure)]
     if is_rate:
-        explained = any(_at_speed(low, each) > high for each in made)
+        explained = any(_at_speed(low, each) > high for each in able)
     else:
-        explained = any(high - low < each.longest_ms for each in made)
+        explained = any(high - low < each.longest_ms for each in able)
     return effect.model_copy(update={"finding": "undecided", "to_decide": UNDECIDED}) if explained else effect
 
 

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.windows import NS_PER_S
-from stepbench.contracts.drawn import StallSpan
+from stepbench.contracts.chart_data import StallSpan
 from stepbench.contracts.result import Caveat
 from stepbench.digits import counted
 

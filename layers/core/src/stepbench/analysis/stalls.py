@@ -1,7 +1,7 @@
 """
 Stalls: where requests were in flight and the store answered none of them for long.
 
-A stall of the store is told from one of the generator by what was sent meanwhile: a writer that runs goes on sending,
+What was sent meanwhile distinguishes a stall of the store from the generator's: a writer that runs goes on sending,
 or has as many in flight as it may.
 """
 

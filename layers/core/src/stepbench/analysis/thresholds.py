@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench import digits
-from stepbench.analysis.slow_spells import UNDECIDED, largest_beyond_doubt, may_make, spells_of, without_spells
+from stepbench.analysis.slow_spells import UNDECIDED, largest_certain, may_make, spells_of, without_spells
 from stepbench.contracts.measure import QUANTILES, traits_of
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.threshold.result import ThresholdResult
@@ -78,7 +78,7 @@ def _spare(
         return decision
     if decide(threshold, without_spells(found, threshold.statistic, estimate)).state == decision.state:
         return decision
-    lower = largest_beyond_doubt(found, threshold.statistic)
+    lower = largest_certain(found, threshold.statistic)
     if lower is not None:
         about = threshold.model_copy(update={"statistic": lower})
         states = [decide(about, each).state for phase, name, each in _estimates(about, trial) if (phase, name) == place]

@@ -14,7 +14,7 @@ import numpy as np
 
 from stepbench.analysis.latency import as_ms, collect, latency_of
 from stepbench.analysis.windows import NS_PER_S
-from stepbench.contracts.drawn import PhaseSpan, SeriesPoint, StepSpan, WindowSpan
+from stepbench.contracts.chart_data import PhaseSpan, SeriesPoint, StepSpan, WindowSpan
 from stepbench.model.result import Outcome
 from stepbench.stats.quantiles import BySecond, by_second
 

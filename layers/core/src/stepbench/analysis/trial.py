@@ -38,7 +38,7 @@ from stepbench.contracts.measures import Latency, WindowResult
 from stepbench.contracts.result import Accounting, Failure, Invocations, TrialResult, TrialSummary
 from stepbench.model.result import Outcome
 from stepbench.records.join.accounting import account
-from stepbench.records.join.reader import tells_event_time
+from stepbench.records.join.reader import event_time_resolution_ns
 from stepbench.stats.estimates import Sample
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def trial_result(evidence: Evidence, own: OwnAnalysis) -> TrialResult:
 def _window_result(evidence: Evidence, window: MeasuredWindow, own: OwnAnalysis) -> WindowResult:
     """Return what the summary says of a window."""
     outcomes = evidence.joined.outcome[window.unacknowledged]
-    resolution_ns = tells_event_time(evidence.spec)
+    resolution_ns = event_time_resolution_ns(evidence.spec)
     return WindowResult(
         name=window.name,
         phase=evidence.spec.offered.phases[window.phase].name,
@@ -192,7 +192,7 @@ def _invocations(evidence: Evidence) -> tuple[Invocations, ...]:
 
 
 def _add_own_stamps(reported: Invocations, items: ItemColumns) -> Invocations:
-    """Take cold starts from the receivers' own stamps where no REPORT line tells of any, as an emulator's."""
+    """Take cold starts from the receivers' own stamps where no REPORT line reports any, as an emulator's."""
     cold = [init_ns / NS_PER_MS for init_ns in items.cold_init_ns().values()]
     if reported.cold_starts or not cold:
         return reported

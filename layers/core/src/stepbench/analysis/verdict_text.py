@@ -102,10 +102,10 @@ def describe_unanswered(why: str) -> str:
 
 def describe_unlike(effects: Sequence[Effect], unlike: str) -> str:
     """Describe what two sides have, of which one is no measure for the other; why not stands first."""
-    told = [
+    parts = [
         f"{effect.measure} {values}" for effect in effects if effect.measure in _SHOWN and (values := _values(effect))
     ]
-    return _join(f"{unlike[:1].upper()}{unlike[1:]}", *((each,) for each in told))
+    return _join(f"{unlike[:1].upper()}{unlike[1:]}", *((each,) for each in parts))
 
 
 def _join(said: str, *parts: Sequence[str]) -> str:
@@ -246,15 +246,15 @@ def other_cause(
     before, after = load
     floor_ms = floor.p50.value if floor else None
     if after > before * OF_INTEREST and ratio.value < 1:
-        aside, doubt = "though the load rose", "More load should not make it faster"
+        aside, objection = "though the load rose", "More load should not make it faster"
     elif before > after * OF_INTEREST and ratio.value > 1:
-        aside, doubt = "though the load fell", "Less load should not make it slower"
+        aside, objection = "though the load fell", "Less load should not make it slower"
     elif shift_ms is not None and floor_ms is not None and abs(shift_ms) < floor_ms:
         aside = "by less than a bare trigger takes"
-        doubt = f"That is less than a bare trigger takes here ({digits.latency(floor_ms)})"
+        objection = f"That is less than a bare trigger takes here ({digits.latency(floor_ms)})"
     else:
         return None
-    return OtherCause(aside, f"{doubt}: warming up, or neighbours on this machine, may be why, and not {blamed}.")
+    return OtherCause(aside, f"{objection}: warming up, or neighbours on this machine, may be why, and not {blamed}.")
 
 
 def loads(a: WindowResult, b: WindowResult) -> tuple[float, float]:

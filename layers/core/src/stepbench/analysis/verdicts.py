@@ -43,7 +43,7 @@ WINDOW = "window"
 ALL_KINDS = "all operations"
 BATCH_SIZE = "target.batch_size"
 _UNSET = {"target.region": "the stack's own region", "target.cluster": "no cluster"}
-_DOUBTS = frozenset(
+_COMPARED = frozenset(
     {
         "saturated_generator",
         "missing_writer",
@@ -116,25 +116,25 @@ def _between(pair: Pair, *, several_stores: bool) -> Iterator[Verdict]:
             continue
         sides = [_side(pair, group, place, group is pair.a) for group in (pair.a, pair.b)]
         subject = f"{_subject(pair, sides[0], sides[1])}{_context(pair, place, several_stores=several_stores)}"
-        doubts = comparison_caveats((pair.a, pair.b), place)
+        caveats = comparison_caveats((pair.a, pair.b), place)
         without_effect = _find_without_effect(pair, place)
         if without_effect:
-            doubts = tuple(doubt for doubt in doubts if doubt != without_effect.kind)
+            caveats = tuple(caveat for caveat in caveats if caveat != without_effect.kind)
         kinds = common_kinds(a, b)
         for kind in (None, *kinds):
             effects = compare_runs(Runs(b, kind), Runs(a, kind))
             effects = undecide_tails(effects, group_spells(pair.a, place), group_spells(pair.b, place))
             of = f"{subject}, {ALL_KINDS}" if kinds and kind is None else subject
             found = make_verdict(
-                pair.aspect, of, (sides[0], sides[1]), effects, kind=kind, doubts=doubts, unlike=likeness.reason
+                pair.aspect, of, (sides[0], sides[1]), effects, kind=kind, caveats=caveats, unlike=likeness.reason
             )
-            asked = without_effect and likeness.alike
+            asked = without_effect and likeness.is_same
             text = describe_unanswered(without_effect.text) if asked and without_effect else found.text
             yield found.model_copy(update={"primary": pair.primary, "text": text})
 
 
 def _find_without_effect(pair: Pair, place: tuple[str, str]) -> Caveat | None:
-    """Return the caveat that the setting which tells the two apart took no effect there, in any run of one side."""
+    """Return the caveat that the setting which distinguishes the two took no effect there, in any run of one side."""
     for group, other in ((pair.b, pair.a), (pair.a, pair.b)):
         found = [_caveat_about(trial, pair.aspect, place) for trial in group.trials]
         if all(found) and not (pair.aspect == BATCH_SIZE and _batches_differ(group, other, place)):
@@ -162,7 +162,7 @@ def make_verdict(  # noqa: PLR0913 -- what a comparison is made of
     effects: tuple[Effect, ...],
     *,
     kind: KindName | None = None,
-    doubts: tuple[str, ...] = (),
+    caveats: tuple[str, ...] = (),
     cause: OtherCause | None = None,
     unlike: str = "",
 ) -> Verdict:
@@ -180,7 +180,7 @@ def make_verdict(  # noqa: PLR0913 -- what a comparison is made of
         kind=kind,
         effects=effects,
         over_runs=min(side.runs for side in sides) >= MIN_RUNS,
-        doubts=doubts,
+        doubts=caveats,
         unlike=unlike,
         text=describe_unlike(effects, unlike)
         if unlike
@@ -211,7 +211,7 @@ def _within(group: Group) -> Iterator[Verdict]:
         subject = f"{group.name}: {names[1]} against {names[0]}"
         yield make_verdict(
             WINDOW, subject, (sides[0], sides[1]), effects,
-            doubts=comparison_caveats((group,), *places),
+            caveats=comparison_caveats((group,), *places),
             cause=find_other_cause(effects, runs[0][0], runs[1][0], group.first.floor_ms),
         )  # fmt: skip
 
@@ -287,6 +287,6 @@ def comparison_caveats(groups: Sequence[Group], *places: tuple[str, str]) -> tup
         for trial in group.trials:
             about = [at for at, window in enumerate(trial.windows) if (window.phase, window.name) in places]
             for caveat in trial.caveats:
-                if caveat.kind in _DOUBTS and any(caveat.is_about(at) for at in about):
+                if caveat.kind in _COMPARED and any(caveat.is_about(at) for at in about):
                     kinds[caveat.kind] = None
     return tuple(kinds)

@@ -63,8 +63,8 @@ def caller_of(event: Mapping[str, Any], settings: Settings) -> Caller | None:
     if "jwt" in authorizer:
         claims = authorizer["jwt"].get("claims") or {}
         team = claims.get(settings.team_claim)
-        told = f"the token's claim {settings.team_claim}"
-        return Caller(str(claims.get("sub", "")), _given(str(team), told)) if team else None
+        source = f"the token's claim {settings.team_claim}"
+        return Caller(str(claims.get("sub", "")), _given(str(team), source)) if team else None
     arn = str((authorizer.get("iam") or {}).get("userArn") or "")
     return Caller(arn, _team_of(arn, settings)) if arn else None
 
@@ -94,17 +94,17 @@ def _team_of(arn: str, settings: Settings) -> str:
     return _named(f"{found['kind']}/{found['name']}", arn)
 
 
-def _given(team: str, told: str) -> str:
+def _given(team: str, source: str) -> str:
     """Return the name of a team that is given to somebody; raise ApiError where it is none that can be given."""
     if team == DEFAULT_TEAM or team.startswith(_OWN):
-        message = f"{told} has {shown(team)}, which is the account's own, or a role's or user's without a team"
+        message = f"{source} has {shown(team)}, which is the account's own, or a role's or user's without a team"
         raise ApiError(ErrorKind.NOT_SIGNED, message)
-    return _named(team, told)
+    return _named(team, source)
 
 
-def _named(team: str, told: str) -> str:
+def _named(team: str, source: str) -> str:
     try:
         return _TEAM.validate_python(team)
     except ValidationError as error:
-        message = f"{told} has {shown(team)}, which is no team's name: {error.errors()[0]['msg']}"
+        message = f"{source} has {shown(team)}, which is no team's name: {error.errors()[0]['msg']}"
         raise ApiError(ErrorKind.NOT_SIGNED, message) from error

@@ -65,12 +65,12 @@ class _Visit(NamedTuple):
 
 
 def is_page(path: str) -> bool:
-    """Tell whether a path is one of the dashboard's, whose errors are told on a page."""
+    """Tell whether a path is one of the dashboard's, whose errors are shown on a page."""
     return path == "/" or f"{path}/".startswith(f"{_ROOT}/")
 
 
 def problem_page(error: ApiError) -> Response[str]:
-    """Return the page that tells of an error."""
+    """Return the page that shows an error."""
     from stepbench.dashboard.pages import render_problem  # noqa: PLC0415 -- see `_pages`
 
     details = problem_details(error, "")

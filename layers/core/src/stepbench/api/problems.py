@@ -53,6 +53,6 @@ def problem_details(error: ApiError, request_id: str) -> ProblemDetails:
 
 
 def problem_response(error: ApiError, request_id: str) -> Response[str]:
-    """Return the response that tells of an error."""
+    """Return the response that reports an error."""
     details = problem_details(error, request_id)
     return Response(status_code=details.status, content_type=CONTENT_TYPE, body=details.model_dump_json())

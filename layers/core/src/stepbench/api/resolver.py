@@ -38,13 +38,13 @@ def new_resolver(show_page: ShowPage = lambda _path, _error: None) -> APIGateway
     def answer_with(api_error_of: Callable[[Any, BaseProxyEvent], ApiError]) -> Callable[[Exception], Response[str]]:
         def answer(error: Exception) -> Response[str]:
             event = app.current_event
-            told = api_error_of(error, event)
+            reported = api_error_of(error, event)
             request_id = str(event.raw_event.get("requestContext", {}).get("requestId", ""))
-            return show_page(event.path, told) or problem_response(told, request_id)
+            return show_page(event.path, reported) or problem_response(reported, request_id)
 
         return answer
 
-    for kind, api_error_of in _TOLD_AS.items():
+    for kind, api_error_of in _REPORTED_AS.items():
         app.exception_handler(kind)(answer_with(api_error_of))
     return app
 
@@ -96,7 +96,7 @@ def _unknown_path(_error: NotFoundError, event: BaseProxyEvent) -> ApiError:
     return ApiError(ErrorKind.NOT_FOUND, f"{event.http_method} {event.path} is no route")
 
 
-_TOLD_AS: Mapping[type[Exception], Callable[[Any, BaseProxyEvent], ApiError]] = {
+_REPORTED_AS: Mapping[type[Exception], Callable[[Any, BaseProxyEvent], ApiError]] = {
     ApiError: lambda error, _event: error,
     PlanError: _plan_error,
     RequestValidationError: _bad_parameter,

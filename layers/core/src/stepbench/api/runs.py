@@ -145,7 +145,7 @@ def list_runs(query: RunQuery, caller: Caller, services: Services) -> RunList:
 
 def stop(run_id: str, caller: Caller, services: Services) -> RunView:
     """
-    Stop a run: its execution is stopped, what runs of it is told to end, and the sweeper tears down and closes it.
+    Stop a run: its execution is stopped, what runs of it is asked to end, and the sweeper tears down and closes it.
 
     A run that was entered and has no execution is closed at once: one that starts later finds it so, and ends.
 

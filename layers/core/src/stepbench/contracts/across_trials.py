@@ -75,7 +75,9 @@ class ScalingCurve(Contract):
     a reason where there are too few points.
     """
 
-    name: str = Field(description="What the trials' names have in common, with what tells them from another curve's.")
+    name: str = Field(
+        description="What the trials' names have in common, with what distinguishes them from another curve's."
+    )
     window: str
     phase: str
     points: tuple[ScalingPoint, ...]

@@ -75,7 +75,7 @@ class QueuePlace(Contract):
 
 
 class Progress(Contract):
-    """How far a running run is. Counters are the current trial's, as its writers told last."""
+    """How far a running run is. Counters are the current trial's, as its writers reported last."""
 
     activity: str
     share: float = Field(ge=0, le=1)
@@ -97,7 +97,7 @@ class Progress(Contract):
         ge=0,
         description="How many events are still to arrive that were written, and that the trigger's filter lets pass.",
     )
-    at: AwareDatetime = Field(description="When the counters were told.")
+    at: AwareDatetime = Field(description="When the counters were reported.")
 
 
 class Links(Contract):

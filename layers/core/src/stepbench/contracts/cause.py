@@ -15,23 +15,23 @@ def plain_cause(cause: str) -> str:
     """
     before, brace, document = cause.partition("{")  # what passes an error on puts its name before it
     try:
-        told = json.loads(brace + document)
+        report = json.loads(brace + document)
     except (ValueError, RecursionError):
         return cause
-    message = told.get("errorMessage") or "; ".join(_of_task(told))
+    message = report.get("errorMessage") or "; ".join(_of_task(report))
     return before + message if message and isinstance(message, str) else cause
 
 
-def _of_task(told: dict[str, Any]) -> list[str]:
+def _of_task(report: dict[str, Any]) -> list[str]:
     """Return why RunTask refused a task, or why it stopped and with which exit code."""
-    containers = _objects(told, "Containers")
-    reasons = [each.get("Reason") for each in _objects(told, "Failures")]
-    reasons += [told.get("StoppedReason"), *(each.get("Reason") for each in containers)]
+    containers = _objects(report, "Containers")
+    reasons = [each.get("Reason") for each in _objects(report, "Failures")]
+    reasons += [report.get("StoppedReason"), *(each.get("Reason") for each in containers)]
     codes = [f"exit code {each['ExitCode']}" for each in containers if each.get("ExitCode") is not None]
     return [str(each) for each in reasons if each] + codes
 
 
-def _objects(told: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def _objects(report: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the objects of a list; none where there is no list, since nobody has promised one."""
-    found = told.get(name)
+    found = report.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

@@ -1,4 +1,4 @@
-"""Servers of the local environment that ended under a run, as its report tells of them."""
+"""Servers of the local environment that ended under a run, as its report names them."""
 
 from __future__ import annotations
 

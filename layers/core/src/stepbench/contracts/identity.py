@@ -93,7 +93,7 @@ def delete_key(event: EventId, key_bytes: int) -> str:
     """
     Return the key that a delete removes: as `put_key`, of no attempt.
 
-    It is written before any attempt is made, and it is all that a store tells of a deletion.
+    It is written before any attempt is made, and it is all that a store reports of a deletion.
     """
     return put_key(event._replace(attempt=ANY_ATTEMPT), key_bytes)
 

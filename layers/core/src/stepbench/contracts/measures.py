@@ -205,7 +205,7 @@ class WindowResult(Contract):
     )
     latency_ms: Latency = Field(description="Trigger latency, t4 - t1; of operations their service time, t2 - t1.")
     after_ack_ms: Latency | None = Field(description="t4 - t2; may be negative. None for operations.")
-    event_resolution_ms: float | None = Field(default=None, description="Of t3; None where the store tells none.")
+    event_resolution_ms: float | None = Field(default=None, description="Of t3; None where the store reports none.")
     to_event_ms: Latency | None = Field(default=None, description="t3 - t1; t3 is by the store's own clock.")
     from_event_ms: Latency | None = Field(default=None, description="t4 - t3.")
     response_write_ms: Latency = Field(description="t2 - t0.")
@@ -278,7 +278,7 @@ class Modality(Contract):
 
     window: str
     phase: str
-    p_value: float | None = Field(default=None, description="Of one mode; None where `reason` says why it is not told.")
+    p_value: float | None = Field(default=None, description="Of one mode; None where `reason` says why it is unknown.")
     modes_ms: tuple[float, ...] = Field(default=(), description="Where the modes lie; one if unimodality stands.")
     reason: str | None = None
 

@@ -13,7 +13,9 @@ from stepbench.contracts.measures import Estimate
 class Medium(Contract):
     """One store, as one group of trials had it: all repeats of a trial together."""
 
-    name: str = Field(description="The store, and what else tells it from the others, such as its configuration.")
+    name: str = Field(
+        description="The store, and what else distinguishes it from the others, such as its configuration."
+    )
     group: str
     runs: int = Field(ge=1)
     value: Estimate = Field(description="Median end-to-end time in ms, or 1 / (s x USD).")

@@ -1,4 +1,4 @@
-"""The metric by which a stack tells how busy a server is: a template parameter, as JSON."""
+"""The metric by which a stack measures how busy a server is: a template parameter, as JSON."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Until(Contract):
     Stop when sure: the load goes on at its last rate until a quantile of trigger latency is known well enough.
 
     Relative width is the whole 95 % interval over the quantile. All of it has to fit into one slice: a state that waits
-    for a later slice's turn cannot be told that there will be none.
+    for a later slice's turn cannot be notified that there will be none.
     """
 
     metric: Literal["p50", "p90", "p95", "p99", "p999"] = "p99"

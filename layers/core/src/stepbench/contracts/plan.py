@@ -94,7 +94,7 @@ class Plan(Contract):
     )
     description: Text | None = Field(default=None, max_length=2_000)
     applications: tuple[Application, ...] = Field(
-        default=(), max_length=50, description="Of whose time the report tells the triggers' share."
+        default=(), max_length=50, description="Of whose time the report gives the triggers' share."
     )
     thresholds: tuple[ThresholdText, ...] = Field(
         default=DEFAULTS,

@@ -11,7 +11,7 @@ from stepbench.contracts.measures import Estimate, KindName
 
 SeriesVerdict = Literal["no_change", "suspected", "regression", "improvement", "shift", "spike", "drift", "undecidable"]
 TELLING: frozenset[SeriesVerdict] = frozenset({"regression", "improvement", "drift"})
-"""Verdicts of which somebody is told when they come about; the false-alarm rate counts these."""
+"""Verdicts that are reported when they come about; the false-alarm rate counts these."""
 MOST_RUNS = 400
 """Of a plan; earlier ones say nothing of today's."""
 
@@ -151,10 +151,10 @@ class SeriesFinding(Contract):
         default=None,
         ge=1,
         description="Undecidable: how many further runs it would take; otherwise on how many runs a change of the "
-        "minimum effect would be told. None: more than are looked at.",
+        "minimum effect would be reported. None: more than are looked at.",
     )
     least_effect: float | None = Field(
-        default=None, description="The smallest change, as a share, that would be told on the most runs looked at."
+        default=None, description="The smallest change, as a share, that would be reported on the most runs looked at."
     )
     text: str
 

@@ -14,12 +14,20 @@ from pydantic import Field, field_validator, model_validator
 from stepbench.contracts.across_trials import GroupResult, ScalingCurve, TriggerShare
 from stepbench.contracts.base import Contract, drop_field
 from stepbench.contracts.cause import plain_cause
+from stepbench.contracts.chart_data import (
+    BoxStats,
+    EcdfCurve,
+    PhaseSpan,
+    RateBins,
+    SeriesPoint,
+    StallSpan,
+    WindowSample,
+)
 from stepbench.contracts.clock_check import ClockCheck
 from stepbench.contracts.cost import Cost, PerDollar, RunCost
-from stepbench.contracts.dataflow.chart_data import DrawnDataflow
+from stepbench.contracts.dataflow.chart_data import DataflowChartData
 from stepbench.contracts.dataflow.published import DagReplication
 from stepbench.contracts.dataflow.result import DataflowFindings
-from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StallSpan, WindowSample
 from stepbench.contracts.measure import ExperimentName
 from stepbench.contracts.measures import (
     ChangePoint,
@@ -33,7 +41,7 @@ from stepbench.contracts.medium_answer import MediumAnswer
 from stepbench.contracts.search import FoundRate, StoppedPhase
 from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.threshold.result import ThresholdResult
-from stepbench.contracts.transfer.chart_data import DrawnTransfers
+from stepbench.contracts.transfer.chart_data import TransferChartData
 from stepbench.contracts.transfer.plan import PublishedTransfer
 from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.contracts.verdict import Verdict
@@ -268,8 +276,8 @@ class TrialResult(Contract):
     boxes: tuple[BoxStats, ...] = ()
     rates: tuple[RateBins, ...] = Field(default=(), description="Of phases with more than one load step.")
     samples: tuple[WindowSample, ...] = Field(default=(), description="Of DynamoDB's windows up to 1,000 events.")
-    transfers: DrawnTransfers | None = Field(default=None, description="Of the experiment `transfer` only.")
-    dataflow: DrawnDataflow | None = Field(default=None, description="Of the experiment `dataflow` only.")
+    transfers: TransferChartData | None = Field(default=None, description="Of the experiment `transfer` only.")
+    dataflow: DataflowChartData | None = Field(default=None, description="Of the experiment `dataflow` only.")
 
 
 class RunSummary(Contract):

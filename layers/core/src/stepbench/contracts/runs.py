@@ -126,7 +126,7 @@ class QueueEntry(Contract):
     arrived_at: AwareDatetime = Field(description="When its execution began: the queue's order.")
     admitted_at: AwareDatetime | None = None
     left_at: AwareDatetime | None = Field(
-        default=None, description="It has given its targets back; whoever may begin instead is being told."
+        default=None, description="It has given its targets back; whoever may begin instead is being notified."
     )
     expected_s: float = Field(default=0.0, ge=0)
     execution_arn: str

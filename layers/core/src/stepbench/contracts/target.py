@@ -1,4 +1,4 @@
-"""The stores under test: one model per store, told apart by `store`."""
+"""The stores under test: one model per store, distinguished by `store`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StoreTarget(Contract):
     delivers_batches: ClassVar[bool] = False
     """Its trigger may hand several records to one invocation."""
     filters: ClassVar[Literal["key", "value"] | None] = None
-    """The part of a record by which the trigger's filter tells events apart; None where there is no filter."""
+    """The part of a record by which the trigger's filter selects events; None where there is no filter."""
     operations: ClassVar[frozenset[Kind]] = frozenset()
     """The kinds of operation that the store offers; none where it has a trigger only."""
     holds_blobs: ClassVar[bool] = False
@@ -51,7 +51,7 @@ class StoreTarget(Contract):
     needs_endpoint: ClassVar[bool] = True
     """Somebody has to run a server of the store: the plan's author, the stack, or this machine."""
     metered: ClassVar[bool] = False
-    """A metric tells how busy the store is."""
+    """A metric measures how busy the store is."""
     capacity_modes: ClassVar[tuple[str, ...]] = ()
     """The modes of capacity that `scale` may ask for; empty where the store cannot be scaled."""
     trigger_fields: ClassVar[tuple[str, ...]] = ()

@@ -240,7 +240,7 @@ class TearDownTargetOutput(PolledOutput):
     """Called again until `done`."""
 
 
-class Made(Contract):
+class PreparedTarget(Contract):
     """What a trial makes in its store, by name. Stored as `made.json` before the first of it is there."""
 
     target: str = Field(description="What it leases.")

@@ -84,7 +84,7 @@ class FindRate(Contract):
     Find the rate at which the store is so busy, by bracketing: probe phases, each at a rate of its own.
 
     What `of_found` in a load step refers to. What is looked at is CPU for servers, and consumed of provisioned write
-    units for DynamoDB; S3 tells neither.
+    units for DynamoDB; S3 reports neither.
     """
 
     utilisation: float = Field(default=0.8, ge=0.01, le=0.95, allow_inf_nan=False)

@@ -43,7 +43,7 @@ _LABELS: tuple[tuple[Part, str], ...] = (
 _TRIGGER, _LOAD = frozenset({"ReceiveEvents", "WatchChanges", "CheckClock"}), frozenset({"RunWriter", "RunTransfer"})
 LATER = "CollectLogs, AnalyseTrial, ExportRecords and TearDownTarget, whose log lines come after the trial's were read"
 ANOTHER_RUN = "another run used the same functions meanwhile"
-"""It may be another team's, of which nothing is told, its name neither."""
+"""It may be another team's, of which nothing is shown, its name neither."""
 READS = "what stages read from the results table and bucket"
 _NO_HOURS = frozenset({"dsql"})
 """Servers of somebody else's that bill nothing by the hour."""
@@ -52,7 +52,7 @@ TARGET_STORAGE = "storage in the store while the trial lasts"
 TASK_HEARTBEATS = "heartbeats of tasks, one a second in the results table"
 
 
-class FunctionUse(NamedTuple):
+class FunctionUsage(NamedTuple):
     """What Lambda bills of one function; `scale` is 1, or by what the lines that were read were multiplied."""
 
     name: str
@@ -78,7 +78,7 @@ class Done:
     offered: Offered
     delivered: int
     batches: int
-    functions: tuple[FunctionUse, ...] | None
+    functions: tuple[FunctionUsage, ...] | None
     transitions: int | None
     objects: int
     missing_logs: str = ""
@@ -113,7 +113,7 @@ def actual_cost(trial: TrialPlan, done: Done, deployment: Deployment, estimate_u
     )
 
 
-def function_amounts(functions: Sequence[FunctionUse], *, arm64: bool) -> Iterator[Amount]:
+def function_amounts(functions: Sequence[FunctionUsage], *, arm64: bool) -> Iterator[Amount]:
     """Yield requests and duration: of what a trigger invokes, of writers, of all other functions together."""
     duration = prices.LAMBDA_ARM_GB_S if arm64 else prices.LAMBDA_GB_S
     for part, label in _LABELS:
@@ -198,7 +198,7 @@ def _left_out(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[
 
 
 def run_items(
-    transitions: int, stored_bytes: int, objects: int, functions: Sequence[FunctionUse], deployment: Deployment
+    transitions: int, stored_bytes: int, objects: int, functions: Sequence[FunctionUsage], deployment: Deployment
 ) -> tuple[CostItem, ...]:
     """Return what belongs to a run and to none of its trials."""
     days = deployment.days("ResultsRetentionDays")

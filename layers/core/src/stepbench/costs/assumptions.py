@@ -1,7 +1,7 @@
 """
 What nobody knows before a run, as an estimate takes it: at most, as expected on AWS, and as expected on one machine.
 
-`MOST` is for budgets: what holds against it holds against the bill. The other two are for what is told: within a factor
+`MOST` is for budgets: what holds against it holds against the bill. The other two are for what is said: within a factor
 of two of what is counted (`tests/unit/costs/test_estimates.py`). Times are in seconds, of each.
 """
 

@@ -61,7 +61,7 @@ def dynamodb_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
 
 
 def unknown_charges(stretches: Sequence[Stretch]) -> Iterator[str]:
-    """Yield what a table's bill has beside `dynamodb_lines`, which nothing that was recorded tells."""
+    """Yield what a table's bill has beside `dynamodb_lines`, which nothing that was recorded shows."""
     if any(isinstance(each.capacity, AutoscaledCapacity) for each in stretches):
         yield "DynamoDB's write capacity above the least of its autoscaling"
     if warmed := max((_warmed_units(each.capacity) for each in stretches), default=0):

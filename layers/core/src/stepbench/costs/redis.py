@@ -31,7 +31,7 @@ def elasticache_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
     """
     Return the bill of a trial that offers so many operations, what is preloaded included.
 
-    A cluster behind TLS may be ElastiCache Serverless, which no plan tells; all others bill by the hour.
+    A cluster behind TLS may be ElastiCache Serverless, which no plan shows; all others bill by the hour.
     """
     target, workload = trial.target, trial.workload
     if workload is None or not (isinstance(target, RedisTarget) and target.cluster and target.tls):

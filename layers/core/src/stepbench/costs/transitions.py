@@ -86,7 +86,7 @@ def _written(visits: Visits) -> int:
 _MAKERS = ("MakeInput", "MakeVideoInput", "MakeLearningInput")
 
 
-def _made(visits: Visits) -> int:
+def _maker_runs(visits: Visits) -> int:
     return sum(visits.invoked.get(maker, 0) for maker in _MAKERS)
 
 
@@ -98,8 +98,8 @@ STATES: Mapping[str, Callable[[Visits], int]] = {
     "NeedsFiles": _once,
     **dict.fromkeys(("SeedFiles", "AreFilesSeeded"), _of("SeedFiles")),
     "WaitForFiles": _again("SeedFiles", _once),
-    "MakeInputs": lambda visits: min(_made(visits), 1),
-    "WhichMaker": _made,
+    "MakeInputs": lambda visits: min(_maker_runs(visits), 1),
+    "WhichMaker": _maker_runs,
     **{maker: _of(maker) for maker in _MAKERS},
     **dict.fromkeys(("WatchChanges", "HasWatchStopped"), _of("WatchChanges")),
     "WaitForTurn": _again("WatchChanges", lambda visits: visits.lanes),

@@ -39,7 +39,7 @@ def application_problems(trials: Iterable[Expanded]) -> list[Problem]:
     """
     Return a problem for each task, maker and parameter that no application has, or not with such a value.
 
-    Of a matrix each combination counts; what is wrong in several is told once.
+    Of a matrix each combination counts; what is wrong in several is reported once.
     """
     by_source = sorted((each for each in trials if each.repeat == 0), key=lambda each: each.source)
     return list(dict.fromkeys(problem for named in _names(by_source) for problem in _problems(named)))

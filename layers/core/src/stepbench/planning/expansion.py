@@ -32,7 +32,7 @@ LONGEST_SUFFIX = len(".p100.r100")
 LONGEST_GROUP = LONGEST_NAME - len(".r100")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
 STORE_PATHS = ("target.store", "target")
-"""Paths that vary the store, whose name then tells the points apart."""
+"""Paths that vary the store, whose name then distinguishes the points."""
 
 
 class Expanded(NamedTuple):

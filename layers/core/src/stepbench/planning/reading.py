@@ -185,7 +185,7 @@ def parse_expanded(source: str | bytes | Mapping[str, Any]) -> tuple[Plan, tuple
     Types are taken strictly: "20" is no number and true is no count, since a benchmark of a guess is worse than none.
 
     Raises:
-        PlanError: with every problem that can be told at once. Rules that span fields are looked at where the
+        PlanError: with every problem that can be found at once. Rules that span fields are looked at where the
             fields themselves are right, and combinations of a matrix where the plan is right without them.
     """
     document, problems = _read(source)

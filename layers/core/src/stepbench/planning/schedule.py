@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SECOND_NS = 1_000_000_000
 _SURELY_SOME = 40
 """Where so many events are expected, none comes with a probability of 4e-18, and nothing is drawn."""
-MOST_DRAWN = 200_000
+MOST_SAMPLED = 200_000
 """A phase of more events is not drawn: that takes time, and its windows are seldom so small."""
 
 
@@ -82,7 +82,7 @@ def _empty(plan: TrialPlan, number: int, windows: Sequence[Window]) -> Iterator[
     elif plan.arrivals == "constant" and plan.record.matching_share == 1:
         yield from _between_events(phase.steps, windows)
     else:
-        yield from _without_drawn(plan, number, windows)
+        yield from _without_sampled(plan, number, windows)
 
 
 def _between_events(steps: Sequence[LoadStep], windows: Sequence[Window]) -> Iterator[tuple[Window, str, str]]:
@@ -108,15 +108,15 @@ def first_due_ns(steps: Sequence[LoadStep], at_ns: int) -> int | None:
     return None
 
 
-def _without_drawn(plan: TrialPlan, number: int, windows: Sequence[Window]) -> Iterator[tuple[Window, str, str]]:
+def _without_sampled(plan: TrialPlan, number: int, windows: Sequence[Window]) -> Iterator[tuple[Window, str, str]]:
     """Draw the phase's events for the windows that few are expected in, and yield those that none comes in."""
     phase, share = plan.phases[number], plan.record.matching_share
     some = _SURELY_SOME * (plan.writers if share < 1 else 1) / share  # a filter lets each writer's pass at like times
     few = [each for each in windows if phase.events_by(each.to_s) - phase.events_by(each.from_s) < some]
-    if not few or phase.events > MOST_DRAWN:
+    if not few or phase.events > MOST_SAMPLED:
         return
     try:
-        from stepbench.planning.drawn_schedule import windows_without  # noqa: PLC0415 -- with NumPy, for these alone
+        from stepbench.planning.sampled_schedule import windows_without  # noqa: PLC0415 -- with NumPy, for these alone
     except ImportError:
         return
     filtered = " that passes the filter" if share < 1 else ""
@@ -134,7 +134,7 @@ def _before_all_clients(
     if not early:
         return
     try:
-        from stepbench.planning.drawn_schedule import first_client_ns  # noqa: PLC0415 -- with NumPy, for these alone
+        from stepbench.planning.sampled_schedule import first_client_ns  # noqa: PLC0415 -- with NumPy, for these alone
     except ImportError:
         return
     begin_ns = first_client_ns(plan, number, load)

@@ -13,7 +13,7 @@ from stepbench.report.labels import columns, drawn_windows, short
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.drawn import BoxStats
+    from stepbench.contracts.chart_data import BoxStats
     from stepbench.contracts.measure import ExperimentName
     from stepbench.contracts.result import TrialResult
     from stepbench.report.curves import Legend

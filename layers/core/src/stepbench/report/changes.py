@@ -14,7 +14,7 @@ from stepbench.report.labels import window_label
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.drawn import PhaseSpan, RateBins
+    from stepbench.contracts.chart_data import PhaseSpan, RateBins
     from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality, WindowResult
     from stepbench.contracts.result import TrialSummary
 
@@ -113,7 +113,7 @@ def format_level(change: ChangePoint, value: float | None) -> str:
 def describe_modality(modality: Modality) -> str:
     """Describe how many modes the test leaves, and where they lie."""
     if modality.p_value is None:
-        return f"not told: {digits.brief(modality.reason or 'no value')}"
+        return f"unknown: {digits.brief(modality.reason or 'no value')}"
     p = digits.p_value(modality.p_value)
     modes = [digits.latency(mode) for mode in modality.modes_ms]
     if len(modes) > 1:

@@ -13,8 +13,8 @@ from stepbench.report.labels import columns, short
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.contracts.chart_data import WindowSample
     from stepbench.contracts.clock_check import ClockCheck, ClockComparison
-    from stepbench.contracts.drawn import WindowSample
     from stepbench.contracts.result import RunSummary, TrialResult
     from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns

@@ -90,8 +90,8 @@ def _rate(per_s: float) -> str:
 def _common_settings(trials: Sequence[TrialSummary]) -> Iterator[str]:
     """Yield what all targets have in common that is not as it would be unsaid."""
     for path, value in trials[0].setup.items() if trials else ():
-        alike = all(trial.setup.get(path) == value for trial in trials)
-        if _OF_TARGET.fullmatch(path) and alike and value not in {False, None}:
+        same = all(trial.setup.get(path) == value for trial in trials)
+        if _OF_TARGET.fullmatch(path) and same and value not in {False, None}:
             yield f"{_name(path, [])} {format_value(value)}"
 
 

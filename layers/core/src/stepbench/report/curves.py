@@ -1,4 +1,4 @@
-"""How the curves of a figure are told apart: labels without what all share, a colour a setting, a dash a run."""
+"""How the curves of a figure are distinguished: labels without what all share, a colour a setting, a dash a run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Shortened(NamedTuple):
 @dataclass(frozen=True)
 class Legend:
     """
-    It tells the curves of a figure apart.
+    It distinguishes the curves of a figure.
 
     `labels`: one for each series, in order, without what is `common` to all. `names`: the full name, the series and
     the dash of each curve. `captions`: a label for each curve. `repeated`: some series has several runs.
@@ -63,7 +63,7 @@ class Legend:
 
     @property
     def dashes(self) -> str:
-        """Describe how the runs of one series are told apart, in words that follow what they have in common."""
+        """Describe how the runs of one series are distinguished, in words that follow what they have in common."""
         own = list(zip(self.names["series"], self.names["dash"], strict=True))
         return ", each with a dash of its own" if len(set(own)) == len(own) else f" and take turns with {DASHES} dashes"
 

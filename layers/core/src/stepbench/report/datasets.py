@@ -19,7 +19,7 @@ from stepbench.report.labels import columns, drawn_windows, short
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from stepbench.contracts.drawn import EcdfCurve, SeriesPoint
+    from stepbench.contracts.chart_data import EcdfCurve, SeriesPoint
     from stepbench.contracts.measure import ExperimentName
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialResult
@@ -32,7 +32,7 @@ SERIES_PER_FIGURE = 8
 REPEATED_PER_FIGURE = 7
 """As many as there are colours (`page.js`): with repeats, dashes tell runs apart and not series."""
 _SHORT_PAUSE_S = 0.5
-_STALLS_TOLD = 3
+_STALLS_SHOWN = 3
 SECOND_COLUMNS = ("second", "phase", "offered", "acknowledged", "arrived", "p50_ms", "p90_ms", "max_ms")
 
 
@@ -76,8 +76,8 @@ class TimeFigure:
     def stalled(self) -> str:
         """Say when the store stalled, for the first three times; empty where it never did."""
         spans = list(zip(self.stalls["from_s"], self.stalls["to_s"], strict=True))
-        shown = ", ".join(f"{from_s:.1f} to {to_s:.1f} s" for from_s, to_s in spans[:_STALLS_TOLD])
-        rest = len(spans) - _STALLS_TOLD
+        shown = ", ".join(f"{from_s:.1f} to {to_s:.1f} s" for from_s, to_s in spans[:_STALLS_SHOWN])
+        rest = len(spans) - _STALLS_SHOWN
         return f"{shown}, and {digits.counted(rest, 'time')} more" if rest > 0 else shown
 
 

@@ -136,11 +136,11 @@ def specifications() -> dict[str, Any]:
     Raises:
         FileNotFoundError: the product is not made; it is in no checkout, but in every layer.
     """
-    made = own_file("charts.json")
-    if not made.is_file():
+    product = own_file("charts.json")
+    if not product.is_file():
         message = "report/charts.json, the figures' specifications, is missing; `make setup` in the checkout makes it"
         raise FileNotFoundError(message)
-    found: dict[str, Any] = json.loads(made.read_text("utf-8"))
+    found: dict[str, Any] = json.loads(product.read_text("utf-8"))
     return found
 
 

@@ -80,7 +80,7 @@ def describe_outcome(found: Regressions) -> str:
     worse = sum(each.verdict in _FAILING for each in found.findings)
     said = digits.counted(worse, "regression") if worse else "no regression"
     if all(each.verdict == "undecidable" for each in found.findings):
-        said = "nothing can be told yet"
+        said = "nothing can be said yet"
     asked = "; a confirming run is asked for" if found.confirm else ""
     series = f"{digits.count(len(found.findings))} series over {digits.counted(found.runs, 'run')}"
     gone = (

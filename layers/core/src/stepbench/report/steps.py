@@ -15,7 +15,7 @@ from stepbench.report.labels import columns, short
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.drawn import PhaseSpan, RateBins
+    from stepbench.contracts.chart_data import PhaseSpan, RateBins
     from stepbench.contracts.measures import ChangePoint
     from stepbench.contracts.result import TrialResult
     from stepbench.report.changes import StepGap

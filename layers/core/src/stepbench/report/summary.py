@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from stepbench.contracts.tasks import Made
+    from stepbench.contracts.tasks import PreparedTarget
     from stepbench.contracts.threshold.result import ThresholdResult
     from stepbench.contracts.threshold.words import Threshold
 
@@ -137,9 +137,9 @@ def add_failure(result: TrialResult, failure: Failure | None) -> TrialResult:
     return result.model_copy(update={"summary": summary})
 
 
-def add_left(result: TrialResult, made: Made) -> TrialResult:
+def add_left(result: TrialResult, prepared: PreparedTarget) -> TrialResult:
     """Say that what the trial made in its store has not been removed, and what removes it."""
-    text = f"What it made in {made.target} has not been removed: {', '.join(made.names)}."
+    text = f"What it made in {prepared.target} has not been removed: {', '.join(prepared.names)}."
     caveat = Caveat(kind="left_in_store", text=text, remedy=LEFT_REMEDY)
     summary = result.summary.model_copy(update={"caveats": (*result.summary.caveats, caveat)})
     return result.model_copy(update={"summary": summary})

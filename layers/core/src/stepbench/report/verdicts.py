@@ -56,12 +56,12 @@ class EffectRow(NamedTuple):
 
 def verdict_views(summary: RunSummary) -> VerdictViews:
     """Return what the page shows of the run's verdicts."""
-    return VerdictViews(tuple(first_told(summary.verdicts, MOST_SHOWN)), summary.verdicts)
+    return VerdictViews(tuple(first_reported(summary.verdicts, MOST_SHOWN)), summary.verdicts)
 
 
 def verdict_lines(summary: RunSummary, most: int = TERMINAL_LINES) -> tuple[str, ...]:
-    """Return a line for each verdict that is told, `most` at most, and how many more there are."""
-    lines = [tell(verdict) for verdict in first_told(summary.verdicts, most)]
+    """Return a line for each verdict that is reported, `most` at most, and how many more there are."""
+    lines = [tell(verdict) for verdict in first_reported(summary.verdicts, most)]
     rest = len(summary.verdicts) - len(lines)
     more = f"{digits.counted(rest, 'more comparison')} in the report" if rest and lines else ""
     ending = "; ".join(filter(None, (more, describe_left_out(summary))))
@@ -158,16 +158,16 @@ def describe_outcome(found: RunComparison) -> str:
     """Return how many regressions there are, what was not alike, and which trials failed that did not in A."""
     worse = sum(len(regressions(verdict)) for verdict in found.verdicts)
     beyond = f"beyond {100 * found.tolerance:g} %"
-    told = f"{digits.counted(worse, 'regression')} {beyond}" if worse else f"No regression {beyond} shown"
+    text = f"{digits.counted(worse, 'regression')} {beyond}" if worse else f"No regression {beyond} shown"
     apart = sum(bool(verdict.unlike) for verdict in found.verdicts)
     if apart == len(found.verdicts) and apart:
-        told = f"Nothing is decided, {found.verdicts[0].unlike}"
+        text = f"Nothing is decided, {found.verdicts[0].unlike}"
     elif apart:
-        told += f"; {digits.counted(apart, 'comparison')} not decided, since the sides are not alike"
-    told += f", but {', '.join(found.broken)} failed or broke off in B" if found.broken else ""
-    told += f", but {digits.listed(found.behind)} fell behind in B" if found.behind else ""
+        text += f"; {digits.counted(apart, 'comparison')} not decided, since the sides are not alike"
+    text += f", but {', '.join(found.broken)} failed or broke off in B" if found.broken else ""
+    text += f", but {digits.listed(found.behind)} fell behind in B" if found.behind else ""
     gone = [name for name in found.only_a if name not in found.broken]
-    return f"{told}; not in B: {', '.join(gone)}" if gone else told
+    return f"{text}; not in B: {', '.join(gone)}" if gone else text
 
 
 def regressions(verdict: Verdict) -> list[Effect]:
@@ -175,12 +175,12 @@ def regressions(verdict: Verdict) -> list[Effect]:
     return [effect for effect in verdict.effects if effect.regressed]
 
 
-def first_told(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
+def first_reported(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
     """Return so many verdicts at most, in order: the first of each setting, then the second of each, and so on."""
-    return take_turns(list(_told(verdicts)), most)
+    return take_turns(list(_reported(verdicts)), most)
 
 
-def _told(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
+def _reported(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
     """Yield those against a first value; where kinds of operations differ, those of each kind before that of all."""
     comparisons: dict[tuple[str, Side, Side], list[Verdict]] = {}
     for verdict in verdicts:

@@ -15,7 +15,7 @@ from stepbench.contracts.measure import measure_of, traits_of
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
-from stepbench.records.storage.dag_rows import told_ends
+from stepbench.records.storage.dag_rows import recorded_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     files = services.table.files(tag)
     expected = sum(file.expected for file in files)
     entries = services.table.t4_count(tag)
-    ends = told_ends(tag, services.table) if traits_of(spec.plan.experiment).completes else None
+    ends = recorded_ends(tag, services.table) if traits_of(spec.plan.experiment).completes else None
     failed = {event for event, completed in (ends or {}).items() if not completed}
     arrived = min(entries, expected)
     limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.offered.drain_limit_s * 1e9)

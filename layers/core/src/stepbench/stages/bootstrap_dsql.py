@@ -104,8 +104,8 @@ def _cluster(
     if task.RequestType == "Update" and region_of_arn(task.PhysicalResourceId) == properties.Region:
         arn, is_new = task.PhysicalResourceId, False
     else:
-        made = _make(task, properties, client_of(properties.Region))
-        arn, is_new = str(made["arn"]), made["status"] != "ACTIVE"
+        created = _make(task, properties, client_of(properties.Region))
+        arn, is_new = str(created["arn"]), created["status"] != "ACTIVE"
     try:
         cluster = _complete(arn, properties, client_of)
         active_after_s = cluster.get("tags", {}).get(ACTIVE_AFTER_TAG, "")
@@ -124,10 +124,10 @@ def _make(task: BootstrapDsqlInput, properties: DsqlClusterProperties, client: A
     if properties.PeerArn:
         asked = {"witnessRegion": properties.WitnessRegion, "clusters": [properties.PeerArn]}
         regions = {"multiRegionProperties": asked}
-    made: dict[str, Any] = client.create_cluster(
+    created: dict[str, Any] = client.create_cluster(
         deletionProtectionEnabled=False, tags={TAG: properties.Stack}, clientToken=task.RequestId, **regions
     )
-    return made
+    return created
 
 
 def _complete(arn: str, properties: DsqlClusterProperties, client_of: ClientOf) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from stepbench.contracts.measure import traits_of
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.served import Served
 from stepbench.contracts.target import DynamoDbTarget, S3Target
-from stepbench.contracts.tasks import InputToMake, Made, PrepareTargetInput, PrepareTargetOutput
+from stepbench.contracts.tasks import InputToMake, PreparedTarget, PrepareTargetInput, PrepareTargetOutput
 from stepbench.drivers.preload import PRELOAD_FOR_S
 from stepbench.drivers.protocol import Substituted
 from stepbench.drivers.registry import lease_target
@@ -86,10 +86,10 @@ def prepare_target(
     if spec.plan.log_t4 != "none":
         services.table.set_flag(spec.tag, layout.LOG_T4, spec.plan.log_t4)  # before the first event can come
     with reach_target(spec, services, build) as opened:
-        services.table.set_flag(spec.tag, layout.MADE, target)
+        services.table.set_flag(spec.tag, layout.PREPARED_FLAG, target)
         refuse_if_cancelled(spec.tag, services)  # after `made`: a sweeper has set the one before it looks for the other
-        made = Made(target=target, execution_arn=task.execution_arn, names=opened.driver.resource_names())
-        services.runs.put_model(layout.trial_key(task.ref, "made.json"), made)
+        prepared = PreparedTarget(target=target, execution_arn=task.execution_arn, names=opened.driver.resource_names())
+        services.runs.put_model(layout.trial_key(task.ref, "made.json"), prepared)
         opened.run(_prepare(spec, opened.driver, services), PREPARE_LIMIT_S)
         undo_if_cancelled(spec, opened, services)
         _remove_left(target, services, build)

@@ -17,7 +17,7 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
 from stepbench.contracts.runs import RunRequest
-from stepbench.contracts.tasks import Made, RemainingObjects, TornDown
+from stepbench.contracts.tasks import PreparedTarget, RemainingObjects, TornDown
 from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.errors import PlanError, StepbenchError
 from stepbench.experiments.dataflow.analysis.media import medium_answers
@@ -142,8 +142,8 @@ def _with_tear_down(ref: TrialRef, result: TrialResult, services: Services) -> T
     """Add what the tear-down noted, which comes after the trial's own result."""
     found = _read(layout.trial_key(ref, "removed.json"), TornDown, services)
     removed = found.removed if isinstance(found, TornDown) else ()
-    prepared = None if found else _read(layout.trial_key(ref, "made.json"), Made, services)
-    if isinstance(prepared, Made) and prepared.names:
+    prepared = None if found else _read(layout.trial_key(ref, "made.json"), PreparedTarget, services)
+    if isinstance(prepared, PreparedTarget) and prepared.names:
         result = add_left(result, prepared)
     summary = result.summary.model_copy(update={"removed": removed})
     looked = _read(layout.trial_key(ref, "remaining.json"), RemainingObjects, services)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.analysis.run_costs import RunUse, per_dollar, run_cost
-from stepbench.costs.actual import ANOTHER_RUN, FunctionUse
+from stepbench.analysis.run_costs import RunUsage, per_dollar, run_cost
+from stepbench.costs.actual import ANOTHER_RUN, FunctionUsage
 from stepbench.observability import logger
 from stepbench.records.formats.report_lines import PATTERN, ReportLine, parse_reports
 from stepbench.records.storage import layout
@@ -44,19 +44,19 @@ def add_costs(summary: RunSummary, services: Services) -> RunSummary:
     )
 
 
-def _billed_usage(summary: RunSummary, services: Services) -> RunUse:
+def _billed_usage(summary: RunSummary, services: Services) -> RunUsage:
     began, ended = (datetime.fromisoformat(text) for text in (summary.started_at, summary.finished_at))
     if not services.settings.function_prefix:  # the command line, on the folder of what it had fetched
-        return RunUse((ended - began).total_seconds(), None, NO_STACK, 0, None)
+        return RunUsage((ended - began).total_seconds(), None, NO_STACK, 0, None)
     if (run := services.register.find(summary.run_id)) is not None:  # before its turn others have the stack
         began = run.started_at or ended
     own = {layout.run_key(summary.run_id, name) for name in RENDERED}
     sizes = [size for key, size in services.runs.sizes(layout.run_key(summary.run_id, "")) if key not in own]
     functions, why = _functions(round(began.timestamp() * 1_000), summary.run_id, services)
-    return RunUse((ended - began).total_seconds(), functions, why, sum(sizes), len(sizes) + len(RENDERED))
+    return RunUsage((ended - began).total_seconds(), functions, why, sum(sizes), len(sizes) + len(RENDERED))
 
 
-def _functions(since_ms: int, run_id: str, services: Services) -> tuple[tuple[FunctionUse, ...] | None, str]:
+def _functions(since_ms: int, run_id: str, services: Services) -> tuple[tuple[FunctionUsage, ...] | None, str]:
     """Return what these functions used since the run's turn came; None, and why, where that cannot be known."""
     if were_shared(run_id, since_ms * 1_000_000, services):
         return None, ANOTHER_RUN
@@ -68,7 +68,7 @@ def _functions(since_ms: int, run_id: str, services: Services) -> tuple[tuple[Fu
     return tuple(each for each in found if each.invocations), ""
 
 
-def _read(name: str, since_ms: int, services: Services) -> FunctionUse:
+def _read(name: str, since_ms: int, services: Services) -> FunctionUsage:
     lines: dict[str, ReportLine] = {}
     asked: dict[str, Any] = {
         "logGroupName": f"/aws/lambda/{services.settings.function_prefix}-{name}",
@@ -86,4 +86,4 @@ def _read(name: str, since_ms: int, services: Services) -> FunctionUse:
         if not (token := answer.get("nextToken")):
             break
         asked["nextToken"] = token
-    return FunctionUse(name, len(lines), sum(line.gb_s for line in lines.values()))
+    return FunctionUsage(name, len(lines), sum(line.gb_s for line in lines.values()))

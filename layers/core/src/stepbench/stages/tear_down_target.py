@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.result import Failure
 from stepbench.contracts.tasks import (
-    Made,
+    PreparedTarget,
     RemainingObjects,
     StateError,
     TearDownTargetInput,
@@ -131,7 +131,7 @@ def remove(spec: TrialSpec, services: Services, build: BuildDriver | None, limit
     Raises:
         TargetUnavailableError: the store does not answer, or refuses.
     """
-    if services.table.flag(spec.tag, layout.MADE) is None:
+    if services.table.flag(spec.tag, layout.PREPARED_FLAG) is None:
         return True
     with open_driver(spec, services, build, limit_s) as opened:
         _note_remaining(spec.ref, opened, services)
@@ -153,14 +153,14 @@ def _takes_again(target: str, ref: TrialRef, services: Services) -> bool:
     If another trial has the target by now, what is left is put on record instead: to remove it would disturb a
     measurement. That trial's successor removes it, or the sweeper.
     """
-    made = services.runs.find_model(layout.trial_key(ref, "made.json"), Made)
-    if made is None or services.runs.find_bytes(layout.trial_key(ref, "removed.json")) is not None:
+    prepared = services.runs.find_model(layout.trial_key(ref, "made.json"), PreparedTarget)
+    if prepared is None or services.runs.find_bytes(layout.trial_key(ref, "removed.json")) is not None:
         return False
     now_ns = services.clock.now_ns()
     try:
-        services.table.take_lease(target, ref, made.execution_arn, now_ns)
+        services.table.take_lease(target, ref, prepared.execution_arn, now_ns)
     except TargetBusyError:
-        services.table.note_left(Lease(target, ref.tag, ref.run_id, ref.trial, made.execution_arn, now_ns))
+        services.table.note_left(Lease(target, ref.tag, ref.run_id, ref.trial, prepared.execution_arn, now_ns))
         return False
     return True
 

@@ -23,7 +23,7 @@ def variance_components(values: Floats, factors: Sequence[Codes]) -> Floats:
     Half the squared difference of two values has as its mean the variances of all effects in which the two differ. So
     the means over all pairs, over those that have a factor's level in common, and over those that have two, are each
     one equation; they take one pass over the data. Their squared relative errors are made least, so that what is left
-    of a small variance beside a large one is told as well.
+    of a small variance beside a large one is estimated as well.
 
     Args:
         values: shape (n,), n >= 2, not all the same.
@@ -46,7 +46,7 @@ def variance_components(values: Floats, factors: Sequence[Codes]) -> Floats:
 
 
 def has_pairs(codes: Codes) -> bool:
-    """Tell whether some values have a level in common and some have not, so that the factor's variance can be told."""
+    """Tell whether some values have a level in common and some have not, so that it has a variance."""
     within = _count_pairs(codes)
     return 0 < within < codes.size * (codes.size - 1) / 2
 

@@ -1,5 +1,5 @@
 """
-Intervals of what a series of measurements shows, where each tells less the more it is like the one before.
+Intervals of what a series of measurements shows, where each adds less the more it is like the one before.
 
 A series of n values counts as n / autocorrelation time independent ones (`stats.dependence`), and as no more than it
 has groups, such as sandboxes. It is the third of the rules in `stats.estimates`, for series without even spacing, and
@@ -43,7 +43,7 @@ class Series:
 
     def effective_size(self, *qs: float) -> float:
         """
-        Return how many independent values it tells as much as, of its ranks and of what lies below its quantiles.
+        Return to how many independent values it amounts, of its ranks and of what lies below its quantiles.
 
         Autocorrelation counts where it is to be seen (Ljung-Box, 5 %).
         """

@@ -87,7 +87,7 @@ class ModeTest:
             values: as of `find_modes`.
             rng: for the resamples.
             least: how many values it takes.
-            fine: whether small p-values are told from each other, by more resamples.
+            fine: whether small p-values are distinguished, by more resamples.
 
         Raises:
             InsufficientSampleError: there are fewer; the message is the reason to print.

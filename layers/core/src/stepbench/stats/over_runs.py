@@ -77,7 +77,7 @@ class LogMean(NamedTuple):
 
 
 def dependence_in(reason: str) -> Dependence | None:
-    """Return the dependence that a reason tells of, where there would be enough events without it."""
+    """Return the dependence that a reason names, where there would be enough events without it."""
     found = _DEPENDENT.fullmatch(reason)
     dependence = Dependence(*map(int, found.groups())) if found else None
     return dependence if dependence and dependence.events >= dependence.needed else None

@@ -31,14 +31,14 @@ class StreamPool(Generic[KeyT, StreamT]):
         self._idle: dict[KeyT, list[tuple[StreamT, float]]] = {}
         self._in_use: set[StreamT] = set()
 
-    def use(self, key: KeyT) -> _Use[KeyT, StreamT]:
+    def use(self, key: KeyT) -> _BorrowedStream[KeyT, StreamT]:
         """
         Return a stream for a block, `async with`; if that raises, it is closed.
 
         Raises:
             Exception: at the block's begin, as `connect`.
         """
-        return _Use(self, key)
+        return _BorrowedStream(self, key)
 
     async def take(self, key: KeyT) -> StreamT:
         """Return a stream that is in use from now on. Raises as `connect`."""
@@ -70,7 +70,7 @@ class StreamPool(Generic[KeyT, StreamT]):
         return None
 
 
-class _Use(Generic[KeyT, StreamT]):
+class _BorrowedStream(Generic[KeyT, StreamT]):
     """A block's use of a stream; a generator in its place would take four times as long."""
 
     __slots__ = ("_key", "_pool", "_stream")

@@ -14,13 +14,13 @@ from stepbench.records.formats.transfer_columns import TransferColumns
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stepbench.contracts.transfer.chart_data import DrawnTransfers
+    from stepbench.contracts.transfer.chart_data import TransferChartData
     from stepbench.contracts.transfer.rows import TransferRow
 
 SECOND_NS = 10**9
 
 
-def drawn(rows: Iterable[TransferRow]) -> DrawnTransfers:
+def drawn(rows: Iterable[TransferRow]) -> TransferChartData:
     """Return what is drawn of rows."""
     return transfer_chart_data(TransferColumns.of(rows))
 

@@ -101,14 +101,14 @@ def test_what_stood_in_is_named_wherever_its_rate_is(run_page: str) -> None:
 
 def test_all_six_plots_of_the_source_are_there_and_ours(run_page: str) -> None:
     """Lambda, Fargate, S3 and EFS by size; Lambda and Fargate over time."""
-    drawn = drawn_figures(run_page)
-    sizes = {name for name, figure in drawn.items() if figure["chart"] == "transfer-sizes"}
+    charts = drawn_figures(run_page)
+    sizes = {name for name, figure in charts.items() if figure["chart"] == "transfer-sizes"}
     assert sizes == {f"transfer-sizes-trial-0-{own}" for own in ("lambda", "fargate", "s3", "efs")}
-    over_time = {name for name, figure in drawn.items() if figure["chart"] == "transfer-time"}
+    over_time = {name for name, figure in charts.items() if figure["chart"] == "transfer-time"}
     assert over_time == {f"transfer-time-trial-0-{own}" for own in ("lambda", "fargate")}
     for chart in ("transfer-curves", "transfer-hours", "transfer-progress"):
-        assert sum(figure["chart"] == chart for figure in drawn.values()) == 4, chart
-    assert {str(figure["chart"]) for figure in drawn.values()} <= set(specifications())
+        assert sum(figure["chart"] == chart for figure in charts.values()) == 4, chart
+    assert {str(figure["chart"]) for figure in charts.values()} <= set(specifications())
 
 
 def test_a_course_is_named_by_its_kind_and_its_duration(run_page: str) -> None:
@@ -167,9 +167,9 @@ def test_a_dataset_in_which_all_failed_is_a_page_too() -> None:
 def test_transfers_left_out_of_the_points_are_counted() -> None:
     """A caption that says each point is a transfer must not hide that some have none."""
     shown = transfers_of(ROWS)
-    points = (shown.drawn.points[0].model_copy(update={"left_out": 17}), *shown.drawn.points[1:])
-    drawn = shown.drawn.model_copy(update={"points": points})
-    page = render_dataset(transfers.transfer_view("many", "dataset", shown._replace(drawn=drawn)))
+    points = (shown.charts.points[0].model_copy(update={"left_out": 17}), *shown.charts.points[1:])
+    charts = shown.charts.model_copy(update={"points": points})
+    page = render_dataset(transfers.transfer_view("many", "dataset", shown._replace(charts=charts)))
     assert "17 of 240 have none" in page
 
 

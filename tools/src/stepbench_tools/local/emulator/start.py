@@ -64,7 +64,7 @@ def _require(holder: object, name: str, symbols: tuple[str, ...], remedy: str) -
 
 
 def main(kind: str) -> None:
-    """Patch and serve; what else there is to say comes from the environment."""
+    """Patch and serve; the environment has all other settings."""
     neighbour(HERE / kind / "shim.py").main(load, neighbour)
 
 

@@ -65,7 +65,7 @@ def find_unreached_batch_size(evidence: Evidence, findings: Findings) -> Iterato
 
 
 def find_filter(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
-    """Report a filter on a stream: its events are not told apart from lost ones, or it let everything pass."""
+    """Report a filter on a stream: its events cannot be distinguished from lost ones, or it let everything pass."""
     target, account = evidence.spec.offered.target, findings.accounting
     if not isinstance(target, DynamoDbTarget) or target.filter is None:
         return

@@ -73,7 +73,7 @@ class TuningMark(Contract):
     text: str = Field(description="What was changed, or why nothing was.")
 
 
-class DrawnDataflow(Contract):
+class DataflowChartData(Contract):
     """Everything that the charts of DAGs draw, but for what the findings have."""
 
     gantts: tuple[Gantt, ...]

@@ -1,4 +1,4 @@
-"""What a store has to expect of a DAG: told before the run, from the DAG alone."""
+"""What a store has to expect of a DAG: derived before the run, from the DAG alone."""
 
 from __future__ import annotations
 

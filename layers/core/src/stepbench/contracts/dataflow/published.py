@@ -16,7 +16,7 @@ class DagReplication(Contract):
     A published number beside ours.
 
     Performance per dollar is by the prices of November 2022, as the source's, which does not say whether idle hours
-    count: both are told. `ratio` is ours over the published number.
+    count: both are given. `ratio` is ours over the published number.
     """
 
     metric: DagMetric

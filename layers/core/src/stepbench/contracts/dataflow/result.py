@@ -261,7 +261,7 @@ class DataflowFindings(Contract):
     dags: tuple[Dag, ...] = Field(default=(), description="As planned.")
     executions: ExecutionAccounting
     objects: ObjectAccounting
-    expected: tuple[ExpectedMix, ...] = Field(description="As it was told before the run, by DAG.")
+    expected: tuple[ExpectedMix, ...] = Field(description="As it was expected before the run, by DAG.")
     windows: tuple[DagWindow, ...]
     costs: tuple[DataflowCost, ...] = ()
     results: dict[str, str] = Field(default={}, description="What tasks found, as JSON by `<dag>/<stage>-<index>`.")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 GIB = 2**30
 QUOTA_BYTES = ETCD_QUOTA_GIB * GIB
 COMPACTION_S = 300
-"""`--auto-compaction-retention` of both; an etcd that was told none compacts never."""
+"""`--auto-compaction-retention` of both; an etcd that was given none compacts never."""
 _HISTORY_S = 2 * COMPACTION_S + 60
 """Every five minutes it drops what had been overwritten five minutes before that, and takes up to a minute to do so."""
 MOST_WRITES_PER_S = 20_000

@@ -165,5 +165,5 @@ def filter_rules(trial: TrialFields) -> Iterator[BrokenRule]:
             remedy = f"Raise record.matching_share, {_name_rate_field(trial, phase)}, or lower writers."
             yield BrokenRule(at, message + _format_condition(trial, phase), remedy)
     if trial.target.filters == "key" and trial.record.operation == "update":
-        message = f"is told by the key on {trial.target.store}, and an update has one of few"
+        message = f"is distinguished by the key on {trial.target.store}, and an update has one of few"
         yield BrokenRule("record.matching_share", message, 'Use "put", or leave matching_share out.')

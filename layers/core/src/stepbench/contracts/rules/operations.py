@@ -110,7 +110,7 @@ def dsql_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     """Count connections of all writers together, as if nobody else connected to the cluster."""
     if isinstance(trial.target, DsqlTarget) and trial.workload is not None:
         yield from _held(trial)
-        yield from _made(trial, reuse=trial.workload.reuse)
+        yield from _opened_sessions(trial, reuse=trial.workload.reuse)
 
 
 def _held(trial: TrialFields) -> Iterator[BrokenRule]:
@@ -120,7 +120,7 @@ def _held(trial: TrialFields) -> Iterator[BrokenRule]:
         yield BrokenRule("max_in_flight", message, "Lower it, or writers.")
 
 
-def _made(trial: TrialFields, *, reuse: bool) -> Iterator[BrokenRule]:
+def _opened_sessions(trial: TrialFields, *, reuse: bool) -> Iterator[BrokenRule]:
     """A phase's writers open their sessions together, before it; what they use up comes back while they load."""
     left = float(CONNECTION_BURST)
     for index, phase in enumerate(trial.phases):

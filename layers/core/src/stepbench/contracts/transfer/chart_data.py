@@ -64,7 +64,7 @@ class HourLevel(Contract):
     relative: float = Field(gt=0)
 
 
-class DrawnTransfers(Contract):
+class TransferChartData(Contract):
     """Everything that the charts of transfers draw, but for what the findings have."""
 
     points: tuple[PairPoints, ...]

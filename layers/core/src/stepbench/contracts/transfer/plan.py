@@ -84,7 +84,7 @@ class TransferTrial(Contract):
     """
     So many transfers on each platform; each is one process that reads one file whole, from each source in turn.
 
-    The time of a transfer is that of its bytes alone: start-up, name resolution, TLS and credentials are told apart.
+    The time of a transfer is that of its bytes alone: start-up, name resolution, TLS and credentials are not in it.
     """
 
     experiment: Literal["transfer"]
@@ -114,7 +114,7 @@ class TransferTrial(Contract):
     cold: Literal["required", "preferred", "no"] = Field(
         default="required",
         description="`required`: the function is changed before each transfer, and a transfer that a used sandbox "
-        "made all the same is told apart; `preferred`: nothing is changed, and each says what it was; "
+        "made all the same is recorded apart; `preferred`: nothing is changed, and each says what it was; "
         "`no`: the same, and none is expected to be. A Fargate task is always new.",
     )
     connections: int = Field(
@@ -144,7 +144,7 @@ class TransferTrial(Contract):
 
     def expected_mib(self, *, at_most: bool = False) -> list[float]:
         """
-        Return the size of each transfer's file in MiB on any platform, in order, as far as a plan tells it.
+        Return the size of each transfer's file in MiB on any platform, in order, as far as a plan gives it.
 
         What a run draws is as large as all are on average, or at most as the largest.
         """

@@ -28,7 +28,7 @@ class TransferAccounting(Contract):
     """
     What became of all reads. offered = ok + failed + unknown + missing, and ok + failed + unknown is all rows.
 
-    Of the rows: cold, warm and unknown_start add up to them all; so do sound digests, wrong ones and those not told.
+    Of the rows: cold, warm and unknown_start add up to them all; so do sound digests, wrong ones and unknown ones.
     """
 
     offered: int | None = Field(default=None, ge=0, description="None where nobody knows, as of a dataset of others.")
@@ -63,7 +63,7 @@ class TransferModes(Contract):
     """
 
     n: int = Field(default=0, ge=0)
-    p_value: float | None = Field(default=None, ge=0, le=1, description="None where `reason` says why it is not told.")
+    p_value: float | None = Field(default=None, ge=0, le=1, description="None where `reason` says why it is unknown.")
     found: bool = False
     modes: tuple[TransferMode, ...] = Field(default=(), description="Ascending.")
     reason: str | None = None
@@ -132,7 +132,7 @@ class TransferDependence(Contract):
     """Whether rates depend on the hour or the weekday. p_value: of so large differences if they do not."""
 
     levels: tuple[TransferLevel, ...]
-    p_value: float | None = Field(default=None, ge=0, le=1, description="None where `reason` says why it is not told.")
+    p_value: float | None = Field(default=None, ge=0, le=1, description="None where `reason` says why it is unknown.")
     found: bool = False
     reason: str | None = None
 
@@ -151,7 +151,7 @@ class TransferChange(Contract):
 
 class TransferVariance(Contract):
     """
-    Shares of the variance of logarithms of rates; those that can be told add up to 1.
+    Shares of the variance of logarithms of rates; those that are known add up to 1.
 
     deviation: of the logarithms, all shares together. sandbox has no value where each made one transfer only: what it
     makes is then in `rest`.
@@ -221,5 +221,5 @@ class TransferFindings(Contract):
     accounting: TransferAccounting
     cells: tuple[TransferCell, ...] = Field(description="By platform, source and size.")
     pairs: tuple[TransferPair, ...] = Field(description="By platform and source.")
-    sandboxes: tuple[TransferSandboxes, ...] = Field(default=(), description="Where sandboxes are told.")
+    sandboxes: tuple[TransferSandboxes, ...] = Field(default=(), description="Where sandboxes are known.")
     answers: tuple[str, ...] = Field(description="One sentence each.")

@@ -108,14 +108,14 @@ class TransferRow(Contract):
     mib_ns: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field(
         default=(), description="When each whole MiB was there, in order."
     )
-    digest_ok: bool | None = Field(default=None, description="Whether the bytes were the file's; None: not told.")
+    digest_ok: bool | None = Field(default=None, description="Whether the bytes were the file's; None: unknown.")
     digest_ns: int = Field(default=0, ge=0, lt=2**63, description="What the digest took of the transfer's time.")
     cpu_ns: int = Field(default=0, ge=0, lt=2**63, description="Of the process, user and system, during the transfer.")
     sandbox: str = Field(description="Made anew with each process: Lambda's init, or the task's start.")
     served: int = Field(ge=0, lt=2**63, description="How many transfers' processes the sandbox had served before.")
     cold: bool | None = Field(default=None, description="Proven by `served` of the sandbox; None: nobody knows.")
     cached_share: float | None = Field(
-        default=None, ge=0, le=1, description="EFS: of the file's pages in memory before the read; None: not told."
+        default=None, ge=0, le=1, description="EFS: of the file's pages in memory before the read; None: unknown."
     )
     task: str = Field(default="", description="Lambda's request id, or the task's ARN.")
     zone: str = ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from stepbench.analysis.contribution import Contribution, OwnAnalysis, OwnUse
+from stepbench.analysis.contribution import Contribution, OwnAnalysis, OwnUsage
 from stepbench.analysis.evidence import gather
 from stepbench.analysis.trial import NOTHING_MEASURED, trial_result
 from stepbench.contracts.result import Failure
@@ -61,7 +61,7 @@ class DataflowAnalysis(OwnAnalysis):
                 )
             ),
             milder=tuple(chain(caveats.find_retried_tasks(findings), caveats.find_cold_tasks(findings))),
-            use=OwnUse(
+            use=OwnUsage(
                 sum(_transitions(plan, self.records)),
                 self.records.write_units,
                 self.records.invocations(plan.dags),

@@ -17,7 +17,7 @@ from stepbench.report.labels import columns, drawn_windows, short
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from stepbench.contracts.drawn import EcdfCurve
+    from stepbench.contracts.chart_data import EcdfCurve
     from stepbench.contracts.measures import PercentileRow, Replication
     from stepbench.contracts.result import TrialResult
     from stepbench.report.curves import Legend

@@ -114,7 +114,7 @@ def describe_scaling(figure: ScalingFigure) -> str:
         at, peak = (digits.shown(*each).in_sentence() for each in ((knee, CLIENTS), (curve.peak_per_s, digits.PER_S)))
         sentences.append(f"More clients stop helping at {at}, with {peak}.")
     else:
-        sentences.append(f"No knee is told: {(knee.reason or 'no fit').removeprefix('no knee: ')}.")
+        sentences.append(f"No knee is shown: {(knee.reason or 'no fit').removeprefix('no knee: ')}.")
     return " ".join([*sentences, *_left_out(curve)])
 
 

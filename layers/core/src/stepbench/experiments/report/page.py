@@ -44,7 +44,7 @@ from stepbench.report.words import state_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.drawn import PhaseSpan
+    from stepbench.contracts.chart_data import PhaseSpan
     from stepbench.contracts.manifest import Manifest
     from stepbench.contracts.measure import LatencyDefinition
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary

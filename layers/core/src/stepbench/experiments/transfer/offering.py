@@ -96,13 +96,17 @@ def _estimate(trial: TransferTrial, assumed: Assumptions, region: str) -> CostEs
     task_s = sum(max(FARGATE_LEAST_S, _reads_s(trial, mib, speed) + speed.task_s) for mib in on_fargate)
     lambdas, refreshed = len(on_lambda), trial.cold == "required"
     read_gb = (sum(on_lambda) + sum(on_fargate)) * MIB / 1e9
-    made_mib = 0 if assumed.has_files else sum(trial.file_sizes_mib)
-    parts = made_mib / PART_MIB + (2 * len(trial.file_sizes_mib) if made_mib else 0)
-    control_gb_s = assumed.control_s + made_mib * SEED_GB_S_PER_MIB + lambdas * refreshed * speed.refresh_s * REFRESH_GB
+    written_mib = 0 if assumed.has_files else sum(trial.file_sizes_mib)
+    parts = written_mib / PART_MIB + (2 * len(trial.file_sizes_mib) if written_mib else 0)
+    control_gb_s = (
+        assumed.control_s + written_mib * SEED_GB_S_PER_MIB + lambdas * refreshed * speed.refresh_s * REFRESH_GB
+    )
     return bill(
         line(prices.EFS_READ, read_gb if "efs" in trial.sources else 0),
         line(
-            prices.EFS_WRITE, made_mib * MIB / 1e9 if "efs" in trial.sources else 0, "the files, if they are not there"
+            prices.EFS_WRITE,
+            written_mib * MIB / 1e9 if "efs" in trial.sources else 0,
+            "the files, if they are not there",
         ),
         line(prices.S3_PUT, parts if "s3" in trial.sources else 0),
         line(prices.S3_GET, trial.processes * trial.connections if "s3" in trial.sources else 0),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.cost import Cost
 from stepbench.costs import prices
-from stepbench.costs.actual import LATER, READS, FunctionUse, function_amounts
+from stepbench.costs.actual import LATER, READS, FunctionUsage, function_amounts
 from stepbench.costs.price_table import describe_prices
 from stepbench.costs.prices import bill, line
 from stepbench.experiments.transfer.offering import FARGATE_GB, FARGATE_LEAST_S, FARGATE_VCPU
@@ -71,5 +71,5 @@ def _amounts(usage: TransferUsage, deployment: Deployment) -> Iterator[Amount]:
     if usage.transitions is not None:
         yield line(prices.STATE_TRANSITION, usage.transitions, "counted by states, see the cost guide")
     if usage.functions is not None:
-        uses = [FunctionUse(each.function, each.invocations, each.billed_gb_s) for each in usage.functions]
+        uses = [FunctionUsage(each.function, each.invocations, each.billed_gb_s) for each in usage.functions]
         yield from function_amounts(uses, arm64=deployment.arm64)

@@ -1,5 +1,5 @@
 """
-What Lambda gave up to deliver to the receiver, as it tells the on-failure queues. Pure.
+What Lambda gave up to deliver to the receiver, as it reports to the on-failure queues. Pure.
 
 A message of an asynchronous invocation has its event. One of a stream's batch has only where the batch stands in the
 stream, whose records have to be read there: `Batch`.
@@ -74,18 +74,18 @@ class Message(NamedTuple):
 def parse_message(body: str) -> Message | None:
     """Read a message's body; None where it is none of Lambda's, such as a start that a schedule could not deliver."""
     try:
-        told = json.loads(body)
-        condition = str(told["requestContext"]["condition"])
-        answer = told.get("responsePayload")
+        message = json.loads(body)
+        condition = str(message["requestContext"]["condition"])
+        answer = message.get("responsePayload")
         named = answer.get("errorType") if isinstance(answer, dict) else None
-        error = str(named or (told.get("responseContext") or {}).get("functionError") or "")
-        if "DDBStreamBatchInfo" in told:
-            info = told["DDBStreamBatchInfo"]
+        error = str(named or (message.get("responseContext") or {}).get("functionError") or "")
+        if "DDBStreamBatchInfo" in message:
+            info = message["DDBStreamBatchInfo"]
             place = (str(info["streamArn"]), str(info["shardId"]))
             ends = (str(info["startSequenceNumber"]), str(info["endSequenceNumber"]))
             batch = Batch(*place, *ends, int(info["batchSize"]))
             return Message(condition, error, None, batch)
-        return Message(condition, error, told["requestPayload"], None)
+        return Message(condition, error, message["requestPayload"], None)
     except _UNREADABLE:
         return None
 

@@ -11,7 +11,7 @@ is packed here. An item's attributes:
     cold, init_ns     whether the invocation was its sandbox's first, soon after its init; how long that took
     batch             how many records were delivered together (a watcher's item: the largest batch in it)
     source            "receiver" or "watcher#<lane>"
-    t3_resolution_ns  how finely the store tells t3; 0 = it does not
+    t3_resolution_ns  how finely the store reports t3; 0 = it does not
     ignored           removals that came along, which are no arrivals
 
 The entries of one delivery share their t4, mostly their t3, phase, slice and attempt; their sequences and places in the
@@ -123,7 +123,7 @@ _BEFORE_INDEX, _AFTER_INDEX = (0, 5, 2, 1, 4, 3), (9, 8, 7, 6)
 
 
 class Entry(NamedTuple):
-    """One arrival. `t3_ns` and `position` are 0 where the store tells none."""
+    """One arrival. `t3_ns` and `position` are 0 where the store reports none."""
 
     phase: int
     attempt: int

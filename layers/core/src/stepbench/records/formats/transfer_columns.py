@@ -1,7 +1,7 @@
 """
 Reads of files in memory: one array a field of `TransferRow`, one entry a read.
 
-What a row does not tell is `UNTOLD` in columns of integers and nan in those of floats, so that rows of others, which
+What a row does not say is `UNTOLD` in columns of integers and nan in those of floats, so that rows of others, which
 know neither sandbox nor first byte, are columns like ours.
 """
 
@@ -62,7 +62,7 @@ class TransferColumns:
     """
     All reads of a trial, or of a dataset over a span.
 
-    Arrays are of shape (n,), int64 unless told otherwise; names and units are those of `TransferRow`. platform, source
+    Arrays are of shape (n,), int64 unless said otherwise; names and units are those of `TransferRow`. platform, source
     and outcome are places in PLATFORMS, SOURCES and OUTCOMES. digest_ok and cold are 1, 0 or UNTOLD. cpu_ns,
     digest_ns and memory_bytes, which a row says nothing of with 0, are UNTOLD then. mib_ns holds the times of all reads
     one after the other; those of read i lie at mib_offsets[i] to mib_offsets[i + 1], so mib_offsets is (n + 1,).

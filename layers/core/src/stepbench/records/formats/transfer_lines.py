@@ -1,7 +1,7 @@
 """
 Rows of transfers as NDJSON, one JSON object a line: our own form, and that in which others published theirs.
 
-The published form is that of `ecs-lambda-read-perf` (Stubbs, 2024): it tells neither first byte nor sandbox nor zone,
+The published form is that of `ecs-lambda-read-perf` (Stubbs, 2024): it has neither first byte nor sandbox nor zone,
 and of each transfer when it was logged, which is its end.
 """
 
@@ -81,7 +81,7 @@ def format_line(row: TransferRow) -> str:
 
 def read_lines(text: str, name: str) -> tuple[TransferRow, ...]:
     """
-    Read all rows of a file, in either form; its first line tells which.
+    Read all rows of a file, in either form; its first line shows which.
 
     Args:
         text: the file's.
@@ -167,8 +167,8 @@ def _validated(document: dict[str, Any], validate: Callable[[], Any]) -> tuple[A
 def _broken_of(document: dict[str, Any], found: Any) -> _Broken:  # noqa: ANN401 -- pydantic's
     field = str(found["loc"][0]) if found["loc"] else ""
     words = {"missing": "is missing", "extra_forbidden": "is no field of this form"}
-    told = found["msg"].removeprefix("Value error, ")
-    said = told[:1].lower() + told[1:]
+    message = found["msg"].removeprefix("Value error, ")
+    said = message[:1].lower() + message[1:]
     return _Broken(field, document.get(field), words.get(found["type"], said))
 
 

@@ -1,4 +1,4 @@
-"""What became of every scheduled event, or of a part of them: `records.join.trial` tells the rules."""
+"""What became of every scheduled event, or of a part of them: `records.join.trial` has the rules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Joined:
     """
     One row per event, in the grid's order. Times are ns since the epoch, 0 = none.
 
-    slot: number in the grid. attempt: `NO_ATTEMPT` where neither row nor arrival tells. error: index into `errors`.
+    slot: number in the grid. attempt: `NO_ATTEMPT` where neither row nor arrival has it. error: index into `errors`.
     t4_ns, t3_ns, batch, batch_index, cold: of the first arrival; batch and batch_index are all 0 unless details were
     asked for, and t3_ns unless event times were. arrivals: how many, the first included. retried: how many of them are
     Lambda's retries. late: the first came after `limit_ns`, and somebody watched. disorder: it arrived after an event

@@ -133,7 +133,7 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
         round(spec.offered.drain_limit_s * _SECOND_NS),
         stops_ns=stops_ns,
         details=details,
-        event_times=details or bool(tells_event_time(spec)),
+        event_times=details or bool(event_time_resolution_ns(spec)),
         batches=spec.offered.target.delivers_batches,
         notes=arrivals.notes,
         gaps=gaps,
@@ -154,8 +154,8 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
     )
 
 
-def tells_event_time(spec: TrialSpec) -> int:
-    """Return the resolution of t3, in ns, that the trial's trigger tells of each event; 0 where there is none."""
+def event_time_resolution_ns(spec: TrialSpec) -> int:
+    """Return the resolution of t3, in ns, that the trial's trigger reports of each event; 0 where there is none."""
     return T3_RESOLUTION_NS.get(spec.plan.target.store, 0) if traits_of(spec.plan.experiment).by_trigger else 0
 
 

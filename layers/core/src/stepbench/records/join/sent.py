@@ -1,7 +1,7 @@
 """
 The writers' side of the join, one row per event: what their files say, and what follows where they say nothing.
 
-`records.join.trial` tells the rules. Files are taken in one after the other, and none is kept.
+`records.join.trial` has the rules. Files are taken in one after the other, and none is kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MOST_ERRORS = 5_000
 UNRECORDED = 4
-"""Outcome of an event that may have been sent, and of which no row tells. (0-2 are `Outcome`, 3 is `UNSENT`.)"""
+"""Outcome of an event that may have been sent, and of which there is no row. (0-2 are `Outcome`, 3 is `UNSENT`.)"""
 NOT_OFFERED = 5
 """Outcome of an event that was due after its phase had ended: it is in no accounting."""
 NO_ATTEMPT = 0xFF

@@ -10,7 +10,7 @@ The rules, beyond reading what is there:
 - Where `until` ended a phase before its schedule's end, what was due from then on was not offered. Events are sent in
   order, so all that stand in their slot before one that was sent nonetheless (its writer saw the stop late) keep the
   outcome that they have by the other rules. A writer that died without having seen the stop may have sent some of
-  the others, which neither row nor arrival tells.
+  the others, which neither row nor arrival shows.
 - Rows of several attempts at one event: sent before unsent, then the earlier attempt. An arrival counts for the
   attempt whose row stands; another attempt's is unmatched.
 - The earliest t4 is an event's arrival. More of the same event are duplicates, except one store position seen by two

@@ -140,9 +140,9 @@ def read_dag_ends(tag: str, table: TrialTable) -> tuple[tuple[DagEnd, ...], tupl
     return tuple(sorted(ends, key=lambda end: end.event)), tuple(damaged)
 
 
-def told_ends(tag: str, table: TrialTable) -> dict[str, bool]:
+def recorded_ends(tag: str, table: TrialTable) -> dict[str, bool]:
     """
-    Return whether executions have completed, by their events: of those that have told their ends.
+    Return whether executions have completed, by their events: of those whose ends are recorded.
 
     Raises:
         RecordsUnavailableError: the table does not answer.

@@ -28,7 +28,7 @@ class ClockSample(NamedTuple):
 
 class Watch(NamedTuple):
     """
-    One watch of a pull trigger, as its watcher told of it; ns since the epoch, by the watcher's clock.
+    One watch of a pull trigger, as its watcher recorded it; ns since the epoch, by the watcher's clock.
 
     sandbox: as its t4 items name it. alive_ns: its last sign of life. pauses_ns: spans in which its process stood
     still, so that what arrived then was stamped afterwards.
@@ -72,7 +72,8 @@ def trial_key(ref: TrialRef, name: str) -> str:
     """
     Return the key of a trial's document.
 
-    trial.json, result.json, failure.json, made.json (Made), removed.json (TornDown), refused.json, records.parquet.
+    trial.json, result.json, failure.json, made.json (PreparedTarget), removed.json (TornDown), refused.json,
+    records.parquet.
     """
     return f"{RUNS}{ref.run_id}/trials/{ref.trial:04d}/{name}"
 
@@ -292,7 +293,7 @@ LOG_T4 = "log-t4"
 """Set, with the plan's `log_t4` as its reason: receivers print their t4 lines (see `records.storage.t4_store`)."""
 WAITING = "waiting"
 """Set, with the holder as its reason: the trial waits for its target's lease, or did."""
-MADE = "made"
+PREPARED_FLAG = "made"
 """Set before a trial makes anything in its store; without it there is nothing to tear down."""
 UNREACHED = "unreached#"
 """+ target, under the run's first trial: a trial of the run has not reached it; the reason says which, and why."""

@@ -23,7 +23,7 @@ _REFUSALS = frozenset(
 
 def unavailable(message: str, error: Exception) -> RecordsUnavailableError:
     """Return the error to raise for a request to table or bucket that boto3 has given up."""
-    told = error if isinstance(error, ClientError) else error.__context__  # an upload's own error hides S3's
-    code = told.response["Error"]["Code"] if isinstance(told, ClientError) else ""
+    refusal = error if isinstance(error, ClientError) else error.__context__  # an upload's own error hides S3's
+    code = refusal.response["Error"]["Code"] if isinstance(refusal, ClientError) else ""
     kind = RecordsRefusedError if code in _REFUSALS else RecordsUnavailableError
     return kind(message)

@@ -4,7 +4,7 @@ The queue of runs, in the register's table: a line of waiting runs at each targe
 Item shapes:
 
     entry    pk queue            sk <run>              a QueueEntry's fields
-    turn     pk run#<run>        sk turn               token resumed: how its execution is told
+    turn     pk run#<run>        sk turn               token resumed: how its execution is notified
     line     pk line#<target>    sk <arrival>#<run>    run_id: it waits for the target
     hold     pk line#<target>    sk !                  run_id since: it has the target
 
@@ -37,7 +37,7 @@ class First(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """The token by which a run's execution is told that its turn has come, and whether it was told."""
+    """The token by which a run's execution is notified that its turn has come, and whether it was notified."""
 
     token: str
     resumed: bool
@@ -100,7 +100,7 @@ class RunQueue(RegisterTable):
         return First(str(items[0]["run_id"]), items[0]["sk"] == _HELD) if items else None
 
     def turn(self, run_id: str) -> Turn | None:
-        """Return how a run's execution is told that its turn has come; None if the run is not in the queue."""
+        """Return how a run's execution is notified that its turn has come; None if the run is not in the queue."""
         found = self._get(_turn_key(run_id))
         return None if found is None else Turn(str(found["token"]), bool(found["resumed"]))
 
@@ -129,7 +129,7 @@ class RunQueue(RegisterTable):
         """
         Give back what a run holds, or its places in lines; False if it is no longer as `entry` says.
 
-        Its entry stays, with `left_at`, until `forget`: whoever breaks off before those behind it are told leaves a
+        Its entry stays, with `left_at`, until `forget`: whoever breaks off before those behind it are notified leaves a
         trace, by which it is done again.
         """
         waits = "attribute_not_exists(admitted_at)"

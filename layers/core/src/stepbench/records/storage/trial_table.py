@@ -167,7 +167,7 @@ class TrialTable:
         return {int(str(item["sk"]).removeprefix(layout.STOP_AT), 16): int(item["stop_at_ns"]) for item in items}
 
     def beat(self, tag: str, who: str, progress: dict[str, int], **more: object) -> None:
-        """Write a sign of life of `writer#<attempt id>` or `watcher#<watch>`, with counters and what else it tells."""
+        """Write a sign of life of `writer#<attempt id>` or `watcher#<watch>`, with counters and more."""
         self._put_of_trial(tag, layout.HEARTBEAT + who, at_ns=time.time_ns(), progress=progress, **more)
 
     def end_beat(self, tag: str, who: str, progress: dict[str, int], **more: object) -> None:

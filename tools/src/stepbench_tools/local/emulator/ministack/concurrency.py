@@ -81,10 +81,10 @@ def reserve_concurrency_by_template(provisioners: Any, service: Any) -> None:  #
     handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]  # noqa: SLF001 -- we patch it
     stock_create, stock_update = handlers["create"], handlers["update"]
 
-    def reserve(made: Any, properties: Json) -> Any:  # noqa: ANN401 -- as the originals
+    def reserve(created: Any, properties: Json) -> Any:  # noqa: ANN401 -- as the originals
         wanted = properties.get("ReservedConcurrentExecutions")
-        service._functions[made[0]]["concurrency"] = None if wanted is None else int(wanted)  # noqa: SLF001
-        return made
+        service._functions[created[0]]["concurrency"] = None if wanted is None else int(wanted)  # noqa: SLF001
+        return created
 
     def create(logical_id: str, properties: Json, *rest: Any) -> Any:  # noqa: ANN401 -- as the original
         return reserve(stock_create(logical_id, properties, *rest), properties)

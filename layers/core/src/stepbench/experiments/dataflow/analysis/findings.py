@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.dataflow.chart_data import DrawnDataflow, TuningMark
+from stepbench.contracts.dataflow.chart_data import DataflowChartData, TuningMark
 from stepbench.contracts.dataflow.result import DataflowFindings
 from stepbench.experiments.dataflow.analysis.accounting import ExecutionCount, ObjectCount
 from stepbench.experiments.dataflow.analysis.answers import find_answers
@@ -37,7 +37,7 @@ def find_dataflow(
     records: DagRecords,
     windows: Iterable[tuple[MeasuredWindow, WindowResult]],
     billing: Billing,
-) -> tuple[DataflowFindings, DrawnDataflow]:
+) -> tuple[DataflowFindings, DataflowChartData]:
     """
     Return what the report shows of a trial's DAGs, and the data of its charts.
 
@@ -95,7 +95,9 @@ class _Pass:
                     self.differing.add(name)
 
 
-def _chart_data(pass_: _Pass, executions: Sequence[Execution], records: DagRecords, spec: TrialSpec) -> DrawnDataflow:
+def _chart_data(
+    pass_: _Pass, executions: Sequence[Execution], records: DagRecords, spec: TrialSpec
+) -> DataflowChartData:
     by_event = {each.event: each for each in executions}
     gantts = []
     for tally in pass_.tallies:
@@ -104,7 +106,7 @@ def _chart_data(pass_: _Pass, executions: Sequence[Execution], records: DagRecor
             gantts.append(gantt(by_event[event], tasks, tally.result))
     bin_s, bins = pass_.bins.result(tuple(phase.name for phase in spec.offered.phases))
     tuning_marks = tuple(_tuning_mark(step, pass_.zero_ns) for step in records.tuning)
-    return DrawnDataflow(gantts=tuple(gantts), bin_s=bin_s, bins=bins, marks=tuning_marks)
+    return DataflowChartData(gantts=tuple(gantts), bin_s=bin_s, bins=bins, marks=tuning_marks)
 
 
 def _tuning_mark(step: TuningStep, zero_ns: int) -> TuningMark:

@@ -13,16 +13,16 @@ from stepbench.report.labels import columns, short
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from stepbench.contracts.chart_data import PhaseSpan
     from stepbench.contracts.dataflow.chart_data import (
         DataflowBin,
-        DrawnDataflow,
+        DataflowChartData,
         Gantt,
         GanttRow,
         GanttSpan,
         TuningMark,
     )
     from stepbench.contracts.dataflow.result import DagWindow, EdgeResult
-    from stepbench.contracts.drawn import PhaseSpan
     from stepbench.contracts.measures import Estimate
     from stepbench.report.labels import Columns, Row
 
@@ -158,20 +158,20 @@ def _stacked(name: str, parts: Sequence[tuple[str, float]]) -> Iterator[Row]:
 
 def bar_figure(place: str, chart: str, title: str, bars: Sequence[Bar]) -> DagFigure | None:
     """Return bars with intervals, by store; None where no store has a value."""
-    drawn = [(bar, bar.value, bar.value.value) for bar in bars if bar.value.value is not None]
-    if not drawn:
+    charts = [(bar, bar.value, bar.value.value) for bar in bars if bar.value.value is not None]
+    if not charts:
         return None
     unit = digits.PLAIN if chart == "dataflow-per-dollar" else None
     rows: list[Row] = [
         (bar.name, f"{bar.caption}: {digits.shown(value, unit)}", short(number), _end(value.low), _end(value.high),
          digits.shown(value, unit).interval or value.reason or digits.NONE, bar.runs)
-        for bar, value, number in drawn
+        for bar, value, number in charts
     ]  # fmt: skip
-    ends = [number if value.high is None else value.high for _, value, number in drawn]
-    params = {"labels": [bar.name for bar, _, _ in drawn], "top": short(_ROOM * max(ends))}
+    ends = [number if value.high is None else value.high for _, value, number in charts]
+    params = {"labels": [bar.name for bar, _, _ in charts], "top": short(_ROOM * max(ends))}
     data = {"bars": columns(("row", "caption", "value", "low", "high", "words", "runs"), rows)}
-    description = f"{title}: " + "; ".join(f"{bar.caption} {digits.shown(value, unit)}" for bar, value, _ in drawn)
-    height_px = BAR_ROW_PX * len(drawn)
+    description = f"{title}: " + "; ".join(f"{bar.caption} {digits.shown(value, unit)}" for bar, value, _ in charts)
+    height_px = BAR_ROW_PX * len(charts)
     return DagFigure(place, title, description, Drawing(place, chart, data, params, height_px, "dataflow"))
 
 
@@ -182,22 +182,22 @@ def _end(limit: float | None) -> float | None:
 _SUMMED = ("completed", "puts", "gets", "put_mib", "get_mib")
 
 
-def store_figure(anchor: str, label: str, drawn: DrawnDataflow, phases: Sequence[PhaseSpan]) -> DagFigure | None:
+def store_figure(anchor: str, label: str, charts: DataflowChartData, phases: Sequence[PhaseSpan]) -> DagFigure | None:
     """Return what the store was given and asked for over time; None where nothing was moved."""
-    if not drawn.bins:
+    if not charts.bins:
         return None
-    end_s = drawn.bins[-1].second + drawn.bin_s
+    end_s = charts.bins[-1].second + charts.bin_s
     bands: list[Row] = [
         (short(each.from_s), short(min(each.to_s, end_s)), _phase_name(each, end_s), "odd" if number % 2 else "even")
         for number, each in enumerate(phases)
         if each.from_s < end_s
     ]
     data: Mapping[str, Columns] = {
-        "bins": columns(("second", "phase", "put", "get", "puts", "gets", "completed"), list(_filled(drawn))),
+        "bins": columns(("second", "phase", "put", "get", "puts", "gets", "completed"), list(_filled(charts))),
         "phases": columns(("from_s", "to_s", "caption", "kind"), bands),
-        "marks": columns(("at", "to", "words", "outage", "changed"), [_mark(each) for each in drawn.marks]),
+        "marks": columns(("at", "to", "words", "outage", "changed"), [_mark(each) for each in charts.marks]),
     }
-    top = max(max(each.put_mib, each.get_mib) for each in _by_number(drawn).values()) / drawn.bin_s
+    top = max(max(each.put_mib, each.get_mib) for each in _by_number(charts).values()) / charts.bin_s
     place = f"dag-time-{anchor}"
     drawing = Drawing(place, "dataflow-over-time", data, {"top": short(_ROOM * top) or 1}, experiment="dataflow")
     return DagFigure(place, label, f"MiB a second put to and got from the store over time, {label}", drawing)
@@ -215,23 +215,23 @@ def _mark(mark: TuningMark) -> Row:
     return (short(mark.second), short(mark.second + mark.outage_s), f"{mark.phase}: {mark.text}", away, width_px)
 
 
-def _filled(drawn: DrawnDataflow) -> Iterator[Row]:
+def _filled(charts: DataflowChartData) -> Iterator[Row]:
     """Yield all bins, empty ones too: a line over what is left out would show a rate where nothing was moved."""
-    known = _by_number(drawn)
+    known = _by_number(charts)
     for number in range(min(known), max(known) + 2):
         each = known.get(number)
         if each is None:
-            yield (short(number * drawn.bin_s), "", 0, 0, 0, 0, 0)
+            yield (short(number * charts.bin_s), "", 0, 0, 0, 0, 0)
         else:
-            rates = (short(each.put_mib / drawn.bin_s), short(each.get_mib / drawn.bin_s))
+            rates = (short(each.put_mib / charts.bin_s), short(each.get_mib / charts.bin_s))
             yield (short(each.second), each.phase, *rates, each.puts, each.gets, each.completed)
 
 
-def _by_number(drawn: DrawnDataflow) -> dict[int, DataflowBin]:
+def _by_number(charts: DataflowChartData) -> dict[int, DataflowBin]:
     """Return the bins by their place in time; of two phases that share one, the sum under the later one's name."""
     found: dict[int, DataflowBin] = {}
-    for each in drawn.bins:
-        number = round(each.second / drawn.bin_s)
+    for each in charts.bins:
+        number = round(each.second / charts.bin_s)
         before = found.get(number)
         if before is None:
             found[number] = each

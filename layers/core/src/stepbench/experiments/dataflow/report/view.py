@@ -129,8 +129,8 @@ def _trials(results: Sequence[TrialResult], labels: Sequence[str]) -> Iterator[F
         group = result.summary.group or label
         first = group not in seen and bool(findings.windows) and (_has_whole(findings) or group not in whole)
         seen |= {group} if first else set()
-        drawn = result.dataflow if first else None
-        store = store_figure(f"trial-{number}", label, drawn, result.phases) if drawn is not None else None
+        charts = result.dataflow if first else None
+        store = store_figure(f"trial-{number}", label, charts, result.phases) if charts is not None else None
         yield FlowTrial(label, result.summary, findings, first, store)
 
 
@@ -145,7 +145,7 @@ def _dags(summary: RunSummary, results: Sequence[TrialResult], trials: Sequence[
             (each.phase, each.window) for trial in trials for each in trial.findings.windows if each.dag == name
         )
         windows = tuple(
-            _window(summary, trials, (name, phase, window), f"{number}-{place}", drawn=place < MAX_WINDOWS)
+            _window(summary, trials, (name, phase, window), f"{number}-{place}", charts=place < MAX_WINDOWS)
             for place, (phase, window) in enumerate(keys)
         )
         moved = _moved(windows)
@@ -161,12 +161,12 @@ def _dags(summary: RunSummary, results: Sequence[TrialResult], trials: Sequence[
 
 
 def _window(
-    summary: RunSummary, trials: Sequence[FlowTrial], key: tuple[str, str, str], anchor: str, *, drawn: bool
+    summary: RunSummary, trials: Sequence[FlowTrial], key: tuple[str, str, str], anchor: str, *, charts: bool
 ) -> WindowView:
     dag, phase, window = key
     rows = tuple((trial, found) for trial in trials if (found := trial.window(dag, phase, window)) is not None)
     label = window if window == phase else f"{phase} / {window}"
-    if not drawn:
+    if not charts:
         return WindowView(label, rows, (), ())
     shown = [(_caption(trial), found) for trial, found in rows if trial.first]
     bars = (end_to_end_bars(anchor, summary, rows), *per_dollar_bars(anchor, summary, rows))

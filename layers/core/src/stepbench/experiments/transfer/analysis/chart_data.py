@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.transfer.chart_data import (
-    DrawnTransfers,
     HourLevel,
     PairPoints,
     ProgressCurve,
     ProgressKind,
+    TransferChartData,
     TransferCurve,
 )
 from stepbench.contracts.transfer.plan import MIB
@@ -35,11 +35,11 @@ GAP_OVER_PACE = 10.0
 _EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
 
 
-def transfer_chart_data(columns: TransferColumns) -> DrawnTransfers:
+def transfer_chart_data(columns: TransferColumns) -> TransferChartData:
     """Return the data of the charts, of reads that went well."""
     measured = [(pair, reads.measured) for pair, reads in pairs_of(columns)]
     found = [(pair, reads, dict(reads.cells())) for pair, reads in measured if reads.n]
-    return DrawnTransfers(
+    return TransferChartData(
         points=tuple(_points(pair, reads) for pair, reads, _ in found),
         curves=tuple(_curve(pair, size, cell) for pair, _, cells in found for size, cell in cells.items()),
         progress=tuple(curve for pair, _, cells in found for curve in _progress(pair, cells)),

@@ -15,7 +15,7 @@ from stepbench.report.labels import columns, short
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stepbench.contracts.transfer.chart_data import DrawnTransfers, HourLevel, ProgressCurve, TransferCurve
+    from stepbench.contracts.transfer.chart_data import HourLevel, ProgressCurve, TransferChartData, TransferCurve
     from stepbench.contracts.transfer.result import TransferFindings
     from stepbench.report.labels import Columns, Row
 
@@ -60,25 +60,25 @@ def name_of(what: str, stand_ins: Mapping[str, str]) -> str:
 
 
 def transfer_figures(
-    anchor: str, findings: TransferFindings, drawn: DrawnTransfers, stand_ins: Mapping[str, str]
+    anchor: str, findings: TransferFindings, charts: TransferChartData, stand_ins: Mapping[str, str]
 ) -> TransferFigures:
     """Return all figures; of what there is no data of, there is none."""
     names = {what: name_of(what, stand_ins) for what in NAMES}
-    points, means = _points(drawn), _means(findings)
+    points, means = _points(charts), _means(findings)
     return TransferFigures(
-        sizes=tuple(_size_figures(anchor, findings, drawn, names, {"points": points, "means": means})),
-        over_time=tuple(_time_figures(anchor, findings, drawn, names, points)),
-        curves=tuple(_curve_figures(anchor, drawn, names)),
-        hours=tuple(_hour_figures(anchor, drawn, names)),
-        progress=tuple(_progress_figures(anchor, drawn, names)),
-        left_out=sum(pair.left_out for pair in drawn.points),
+        sizes=tuple(_size_figures(anchor, findings, charts, names, {"points": points, "means": means})),
+        over_time=tuple(_time_figures(anchor, findings, charts, names, points)),
+        curves=tuple(_curve_figures(anchor, charts, names)),
+        hours=tuple(_hour_figures(anchor, charts, names)),
+        progress=tuple(_progress_figures(anchor, charts, names)),
+        left_out=sum(pair.left_out for pair in charts.points),
     )
 
 
-def _points(drawn: DrawnTransfers) -> Columns:
+def _points(charts: TransferChartData) -> Columns:
     rows: list[Row] = [
         (pair.platform, pair.source, size, seconds, round(1_000 * at_s))
-        for pair in drawn.points
+        for pair in charts.points
         for at_s, size, seconds in zip(pair.at_s, pair.file_size_mib, pair.seconds, strict=True)
     ]
     return columns(("platform", "source", "size_mib", "seconds", "at"), rows)
@@ -119,14 +119,14 @@ def _ms(moment: datetime) -> int:
 def _size_figures(
     anchor: str,
     findings: TransferFindings,
-    drawn: DrawnTransfers,
+    charts: TransferChartData,
     names: Mapping[str, str],
     data: Mapping[str, Columns],
 ) -> Iterator[TransferFigure]:
     sizes = sorted({cell.file_size_mib for cell in findings.cells if cell.n})
-    for field, own, others in _parts(drawn):
+    for field, own, others in _parts(charts):
         params = _params(field, own, others, names) | {
-            "sizes": sizes, "low": sizes[0] / 1.25, "high": sizes[-1] * 1.25, "top": _top(findings, drawn, field, own),
+            "sizes": sizes, "low": sizes[0] / 1.25, "high": sizes[-1] * 1.25, "top": _top(findings, charts, field, own),
         }  # fmt: skip
         place = f"transfer-sizes-{anchor}-{own}"
         title = f"{names[own]}: {' and '.join(names[each] for each in others)}"
@@ -134,20 +134,20 @@ def _size_figures(
 
 
 def _time_figures(
-    anchor: str, findings: TransferFindings, drawn: DrawnTransfers, names: Mapping[str, str], points: Columns
+    anchor: str, findings: TransferFindings, charts: TransferChartData, names: Mapping[str, str], points: Columns
 ) -> Iterator[TransferFigure]:
-    for field, own, others in _parts(drawn):
+    for field, own, others in _parts(charts):
         if field == "platform":
-            params = _params(field, own, others, names) | {"top": _top(None, drawn, field, own)}
+            params = _params(field, own, others, names) | {"top": _top(None, charts, field, own)}
             data = {"points": points, "changes": _changes(findings, own)}
             place = f"transfer-time-{anchor}-{own}"
             title = f"{names[own]}: {' and '.join(names[each] for each in others)}"
             yield TransferFigure(place, title, Drawing(place, "transfer-time", data, params))
 
 
-def _parts(drawn: DrawnTransfers) -> Iterator[tuple[str, str, list[str]]]:
+def _parts(charts: TransferChartData) -> Iterator[tuple[str, str, list[str]]]:
     """Yield each platform with its sources, then each source with its platforms where there are several."""
-    pairs = [(pair.platform, pair.source) for pair in drawn.points if pair.seconds]
+    pairs = [(pair.platform, pair.source) for pair in charts.points if pair.seconds]
     for platform in PLATFORMS:
         if sources := [source for each, source in pairs if each == platform]:
             yield "platform", platform, sorted(sources)
@@ -167,11 +167,11 @@ def _legend(labels: Sequence[str]) -> dict[str, Any]:
     return {"labels": list(labels), "entry_px": _ENTRY_PX + _LETTER_PX * max(map(len, labels))}
 
 
-def _top(findings: TransferFindings | None, drawn: DrawnTransfers, field: str, own: str) -> float:
+def _top(findings: TransferFindings | None, charts: TransferChartData, field: str, own: str) -> float:
     """Return where the axis of rates ends: above all points and the ends of all bands."""
     rates = [
         size / seconds
-        for pair in drawn.points
+        for pair in charts.points
         if getattr(pair, field) == own
         for size, seconds in zip(pair.file_size_mib, pair.seconds, strict=True)
     ]
@@ -183,9 +183,9 @@ def _top(findings: TransferFindings | None, drawn: DrawnTransfers, field: str, o
     return short(_ROOM * max([*rates, *bands]))
 
 
-def _curve_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[TransferFigure]:
-    for pair in drawn.points:
-        curves = [each for each in drawn.curves if (each.platform, each.source) == (pair.platform, pair.source)]
+def _curve_figures(anchor: str, charts: TransferChartData, names: Mapping[str, str]) -> Iterator[TransferFigure]:
+    for pair in charts.points:
+        curves = [each for each in charts.curves if (each.platform, each.source) == (pair.platform, pair.source)]
         if not curves:
             continue
         labels = [_mib(curve) for curve in curves]
@@ -224,13 +224,13 @@ def _most(curves: Sequence[TransferCurve]) -> float:
     return max(curve.seconds[-1] for curve in curves)
 
 
-def _hour_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[TransferFigure]:
+def _hour_figures(anchor: str, charts: TransferChartData, names: Mapping[str, str]) -> Iterator[TransferFigure]:
     """Yield a map for each pair, all with the same colours; none where all transfers began in one hour."""
-    if len({(each.weekday, each.hour) for each in drawn.hours}) < 2:  # noqa: PLR2004 -- one is no comparison
+    if len({(each.weekday, each.hour) for each in charts.hours}) < 2:  # noqa: PLR2004 -- one is no comparison
         return
-    furthest = _furthest(drawn.hours)
-    for pair in drawn.points:
-        own = [each for each in drawn.hours if (each.platform, each.source) == (pair.platform, pair.source)]
+    furthest = _furthest(charts.hours)
+    for pair in charts.points:
+        own = [each for each in charts.hours if (each.platform, each.source) == (pair.platform, pair.source)]
         days = sorted({each.weekday for each in own})
         rows: list[Row] = [(WEEKDAYS[each.weekday], each.hour, each.n, each.relative) for each in own]
         params = {"days": [WEEKDAYS[day] for day in days], "low": short(1 / furthest), "top": short(furthest)}
@@ -247,9 +247,9 @@ def _furthest(hours: Sequence[HourLevel]) -> float:
     return max(1.1, math.exp(distances[int(0.95 * (len(distances) - 1))]))
 
 
-def _progress_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[TransferFigure]:
-    for pair in drawn.points:
-        own = [each for each in drawn.progress if (each.platform, each.source) == (pair.platform, pair.source)]
+def _progress_figures(anchor: str, charts: TransferChartData, names: Mapping[str, str]) -> Iterator[TransferFigure]:
+    for pair in charts.points:
+        own = [each for each in charts.progress if (each.platform, each.source) == (pair.platform, pair.source)]
         if not own:
             continue
         labels = [_describe_progress(each) for each in own]

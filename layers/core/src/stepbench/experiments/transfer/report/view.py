@@ -13,7 +13,7 @@ from stepbench.experiments.transfer.report.figures import TransferFigures, name_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stepbench.contracts.transfer.chart_data import DrawnTransfers
+    from stepbench.contracts.transfer.chart_data import TransferChartData
     from stepbench.contracts.transfer.plan import PublishedTransfer
     from stepbench.contracts.transfer.result import (
         TransferCell,
@@ -68,7 +68,7 @@ class Transfers(NamedTuple):
     """
 
     findings: TransferFindings
-    drawn: DrawnTransfers
+    charts: TransferChartData
     stand_ins: Mapping[str, str] = MappingProxyType({})
     published: Sequence[PublishedTransfer] = ()
 
@@ -132,7 +132,7 @@ def pair_name(each: TransferCell | TransferPair | PublishedTransfer, stand_ins: 
 
 def transfer_view(label: str, anchor: str, shown: Transfers) -> TransferView:
     """Return the view; `anchor` is unique on the page."""
-    figures = transfer_figures(anchor, shown.findings, shown.drawn, shown.stand_ins)
+    figures = transfer_figures(anchor, shown.findings, shown.charts, shown.stand_ins)
     rows = tuple(_published_row(each, shown.findings, shown.stand_ins) for each in shown.published)
     return TransferView(label, anchor, shown.findings, figures, shown.stand_ins, rows)
 

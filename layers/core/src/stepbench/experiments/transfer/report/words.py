@@ -153,7 +153,7 @@ def accounting_rows(found: TransferAccounting) -> Iterator[tuple[str, str, int |
     yield "rows", "rows", found.ok + found.failed + found.unknown, 0
     yield "from a new sandbox (cold)", "cold", found.cold, 1
     yield "from a used one (warm)", "warm", found.warm, 1
-    yield "start not told", "unknown_start", found.unknown_start, 1
+    yield "start unknown", "unknown_start", found.unknown_start, 1
     yield "with wrong bytes", "wrong_digest", found.wrong_digest, 1
     yield "bytes not checked", "untold_digest", found.untold_digest, 1
 

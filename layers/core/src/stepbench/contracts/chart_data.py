@@ -101,7 +101,7 @@ class WindowSample(Contract):
     """
     A small window's values, one by one, by ascending t0; None = not arrived by the drain limit.
 
-    at_s: seconds from the window's start. same_sandbox: whether the sandbox that wrote also received, where told.
+    at_s: seconds from the window's start. same_sandbox: whether the sandbox that wrote also received, where known.
     """
 
     window: str
