@@ -525,7 +525,7 @@ def test_event_times_stand_in_the_table_of_all_times_where_the_store_tells_them(
     """With t3's resolution beside them: rounded down to a second, a part may be negative."""
     told = next(result for result in results if result.summary.store == "s3")
     table = section(sample_page((told,)), "times")
-    assert "t3 is told to 1 ms" in table
+    assert "t3 is given to 1 ms" in table
     assert "t4 − t3" in table  # noqa: RUF001 -- a minus sign
     windows = tuple(
         window.model_copy(update={"event_resolution_ms": None, "to_event_ms": None, "from_event_ms": None})
