@@ -105,7 +105,7 @@ class Run:
         pa = _library("pyarrow")
         found = sorted((self.folder / "trials").glob(f"*/{RECORDS}"))
         if absent := [name for index, name in self._with_records() if self._records_path(index) not in found]:
-            message = f"no {RECORDS} of {', '.join(absent)} in {self.folder}: what follows is without them"
+            message = f"no {RECORDS} of {', '.join(absent)} in {self.folder}; they are left out"
             warnings.warn(message, stacklevel=3)
         tables = []
         for path in found:

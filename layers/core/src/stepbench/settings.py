@@ -27,7 +27,9 @@ class Settings(BaseModel):
     account_budget_usd: float = Field(default=0.0, ge=0, description="What all runs of a month may cost together.")
     benchmark_arn: str = Field(default="", description="The state machine that runs plans; set where runs are started.")
     team_claim: str = Field(default="team", description="The claim of a JWT that names the caller's team.")
-    teams: str = Field(default="", description="JSON: ARN of a role or user → team; others are a team by their name.")
+    teams: str = Field(
+        default="", description="JSON: ARN of a role or user → team; any other caller is a team of its own name."
+    )
     results_retention_days: int = Field(default=365, ge=1)
     target_bucket: str = ""
     files_bucket: str = Field(default="", description="Where the files are that transfers download.")
@@ -77,7 +79,9 @@ class Settings(BaseModel):
     allow_custom_endpoints: bool = False
     monitoring: bool = Field(default=False, description="Whether metrics are written, which CloudWatch bills.")
     load_host: str = Field(default="", description="What writers run on, where that is a load host; empty in Lambda.")
-    load_host_writers: int = Field(default=0, description="How many the load host runs at once; 0: there is none.")
+    load_host_writers: int = Field(
+        default=0, description="How many writers the load host runs at once; 0: there is no load host."
+    )
     applications: Literal["on", "off"] = Field(default="on", description="Whether tasks of DAGs have their libraries.")
     task_memory_mb: int = Field(default=0, description="MB of the functions that run tasks of DAGs; 0: not known.")
     lead_s: float = Field(default=30.0, ge=0.5, le=120)

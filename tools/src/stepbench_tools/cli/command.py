@@ -126,11 +126,11 @@ CHANGES = (
 )
 """Options of commands that take a plan with changes; `requested_changes` reads them."""
 CASSANDRA = argument(
-    "--cassandra", action="store_true", help="with Cassandra, which runs of plans that name it start by themselves"
+    "--cassandra", action="store_true", help="also start Cassandra; a run of a plan that names it starts it by itself"
 )
 ETCD_MEMBERS = argument(
     "--etcd-members",
     type=int,
     choices=(1, 3, 5),
-    help="locally: etcd as a cluster of so many (default: what runs already, or 1); another number starts all anew",
+    help="members of the local etcd cluster (default: as it runs already, or 1); another number restarts all",
 )

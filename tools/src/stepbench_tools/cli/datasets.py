@@ -54,8 +54,8 @@ DATASET = (
     argument("--dataset", type=dataset_name, metavar="NAME", help="in place of RUN: a dataset of transfers"),
     argument("--from", type=day, metavar="DAY", dest="first", help="the dataset's first day, such as 2025-06-01 (UTC)"),
     argument("--to", type=day, metavar="DAY", dest="end", help="the first day after it"),
-    argument("--plan", metavar=PLAN, help="of a dataset: the plan whose published numbers stand beside its own"),
-    argument("--page", type=Path, metavar="FILE", help="of a dataset: where its page goes (default: into its folder)"),
+    argument("--plan", metavar=PLAN, help="for a dataset: the plan whose published numbers are shown beside it"),
+    argument("--page", type=Path, metavar="FILE", help="for a dataset: where to write its page (default: its folder)"),
 )
 """Options of `report` that ask for a dataset in place of a run."""
 _ONLY_DATASETS = {"first": "--from", "end": "--to", "plan": "--plan", "page": "--page"}
@@ -72,7 +72,7 @@ def require_one_subject(options: argparse.Namespace) -> None:
     if options.dataset is None and wrong:
         raise PlanError([Problem(wrong[0], options.run, "is of datasets only", "Leave it out, or use --dataset.")])
     if options.first is not None and options.end is not None and options.first >= options.end:
-        remedy = "Name a later day with --to: it is the first one that is left out."
+        remedy = "Name a later day with --to; that day itself is left out."
         raise PlanError([Problem("--to", str(options.end), f"is not after --from {options.first}", remedy)])
     if options.dataset is not None and options.format in {"csv", "junit"}:
         message, remedy = "is no form of a dataset's report", "Use html, md or json; its rows are Parquet files."

@@ -177,7 +177,7 @@ COMMANDS = (
             argument(
                 "--event",
                 metavar="FILE",
-                help="of one FUNCTION: send this JSON object as it is, in place of its sample; - for stdin",
+                help="for one FUNCTION: send this JSON file unchanged in place of its sample; - for stdin",
             ),
             argument("--docker", action="store_true", help="by `sam local invoke`, one container each"),
             argument(

@@ -57,7 +57,7 @@ VOLUME = OneOf(
             "--verbose",
             action="store_true",
             default=argparse.SUPPRESS,
-            help="also what local servers and tools write, and tracebacks",
+            help="print what local servers and tools write, too, and tracebacks",
         ),
     )
 )

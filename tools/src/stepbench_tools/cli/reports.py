@@ -122,7 +122,7 @@ COMMANDS = (
                 type=per_cent,
                 default=5.0,
                 metavar="PERCENT",
-                help="what is shown to be worse by no more than this is no regression (default: 5)",
+                help="a change for the worse of up to so many per cent is no regression (default: 5)",
             ),
             argument(
                 "--studied",

@@ -94,7 +94,7 @@ def _rate(text: str) -> float:
 def _transfers(text: str) -> int:
     number = int(text)
     if number < LEAST_CALIBRATION_TRANSFERS:
-        message = f"{text} is below {LEAST_CALIBRATION_TRANSFERS}, of which alone all can be found that is planted"
+        message = f"{text} is below {LEAST_CALIBRATION_TRANSFERS}, the least with which all that is planted is found"
         raise argparse.ArgumentTypeError(message)
     return number
 

@@ -167,7 +167,7 @@ COMMANDS = (
             argument(
                 "--stack",
                 action="store_true",
-                help="for a deployed stack, which may have servers that this machine has not",
+                help="for a deployed stack, which may have servers that this machine lacks",
             ),
             argument("--json", action="store_true", help="print an object a plan on stdout, one line each"),
         ),

@@ -141,7 +141,7 @@ def _give_up_refusing(spec: TrialSpec, services: Services, last: Result, since_n
     if services.clock.now_ns() - since_ns >= limit_s * _SECOND_NS:
         target = lease_target(spec, services.settings)
         message = (
-            f"{target} has taken nothing for {limit_s} s ({last.outcome.name}, {last.error!r}): look at whether it runs"
+            f"{target} has taken nothing for {limit_s} s ({last.outcome.name}, {last.error!r}): check whether it runs"
         )
         raise TargetUnreachableError(message)
 

@@ -66,7 +66,7 @@ def node_control(settings: Settings) -> NodeControl:
     if instance and document:
         return SystemsManagerControl(instance, document, lambda: _systems_manager(settings.aws_region))
     message = (
-        "this stack's Cassandra cannot be tuned: it is none of the stack's own, or was started without its control"
+        "this stack's Cassandra cannot be tuned: the stack did not create it, or it was started without its control"
     )
     raise TargetUnavailableError(message)
 

@@ -121,7 +121,7 @@ class RedisKeys:
         until_ns = self._clock.now_ns() + int(FIND_LIMIT_S * 1e9)
         while cursor != b"0":
             if self._clock.now_ns() >= until_ns:
-                message = f"{describe(node)}: its keys have no end, or none within {FIND_LIMIT_S:g} s"
+                message = f"{describe(node)}: its keys were not listed within {FIND_LIMIT_S:g} s"
                 raise TargetUnavailableError(message)
             cursor, keys = await self._scan_on(connection, node, cursor or b"0")
             found.update(keys)

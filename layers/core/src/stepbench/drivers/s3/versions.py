@@ -49,7 +49,7 @@ class ObjectVersions:
         until_s = loop.time() + LISTED_FOR_S
         while place is not None:
             if loop.time() >= until_s:
-                message = f"bucket {self._bucket}: the list of its objects has no end, or none in {LISTED_FOR_S:g} s"
+                message = f"bucket {self._bucket}: its objects were not listed within {LISTED_FOR_S:g} s"
                 raise TargetUnavailableError(message)
             page, place = await self._page(prefix or self._prefix, place)
             yield page

@@ -143,7 +143,7 @@ def _died(evidence: TransferEvidence) -> Iterator[Caveat]:
     died = {each for each in evidence.begun - stored if each[0] in {number for number, _ in stored}}
     if died:
         ended = counted(len(died), "attempt")
-        text = f"{ended} ended without rows, and the files were read again: what was met there is not shown."
+        text = f"{ended} ended without rows, and their files were read again; their own reads are not shown."
         yield Caveat(kind="unrecorded", text=text, remedy="Look at RunTransfer's log for what ended them.")
 
 

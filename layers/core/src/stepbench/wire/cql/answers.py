@@ -134,7 +134,7 @@ def rows(frame: CqlFrame) -> list[Row]:
         return []
     flags, columns = reader.number(), reader.number()
     if flags & _MORE_PAGES:
-        message = "an answer has more pages, and none was asked to be cut"
+        message = "an answer has more pages, though no paging was requested"
         raise MalformedCqlError(message)
     if not flags & NO_METADATA:
         _skip_columns(reader, flags, columns)

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     """Run the program; return 0 after a stop that came when it served, else 1."""
     parser = argparse.ArgumentParser(prog="python -m stepbench_tools.local.stores.cassandra")
     parser.add_argument("directory", type=Path, help="of data and log; made if need be")
-    parser.add_argument("--fast", action="store_true", help="start in half the time, with settings that nobody runs")
+    parser.add_argument("--fast", action="store_true", help="start in half the time, with settings for tests only")
     options = parser.parse_args(arguments)
     strangers = {each.pid for each in psutil.Process().children()}
     serves = False
