@@ -155,6 +155,8 @@ RETIRED_ROOMS = {"drawn", "marks", "use"}
 RETIRED_TEXTS = r"\b(told|tells|lookout)\b(?!`)|there is to say"
 RETIRED_OPENINGS = ("Of ", "The same")
 """Of a function's or class's docstring, which is a sentence."""
+RETIRED_VERBS = ("Tell ", "Say ")
+"""Of a function that returns something: it returns, formats or describes that."""
 STORED = {"doubts", "in_doubt", "made_at", "told", "told_at"}
 """Fields of summaries and models that are stored, in `contracts`: their readers stay."""
 
@@ -187,6 +189,13 @@ def _is_retired(name: str, path: str) -> bool:
     return name.strip("_") in RETIRED_NAMES or bool(_parts(name) & RETIRED)
 
 
+def _returns(node: ast.stmt) -> bool:
+    return (
+        not isinstance(node, ast.ClassDef)
+        and ast.unparse(getattr(node, "returns", None) or ast.Constant(None)) != "None"
+    )
+
+
 def test_no_name_has_a_retired_word() -> None:
     """A reader who knows the field needs no dictionary of ours (HOUSE.md has the words that stand in their place)."""
     found = [f"{path}: {name}" for path, tree in _sources() for name in _given_names(tree) if _is_retired(name, path)]
@@ -206,7 +215,8 @@ def test_no_text_has_a_retired_word() -> None:
                 found += [f"{path}:{node.lineno}: {each[0]}" for each in re.finditer(RETIRED_TEXTS, node.value)]
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 opening = ast.get_docstring(node) or ""
-                found += [f"{path}:{node.lineno}: {opening[:20]}"] if opening.startswith(RETIRED_OPENINGS) else []
+                retired = (*RETIRED_OPENINGS, *RETIRED_VERBS) if _returns(node) else RETIRED_OPENINGS
+                found += [f"{path}:{node.lineno}: {opening[:20]}"] if opening.startswith(retired) else []
     assert found == []
 
 

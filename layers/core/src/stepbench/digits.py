@@ -89,7 +89,7 @@ class _Scale(NamedTuple):
         return ratio if self.times else 100 * abs(ratio - 1)
 
     def say(self, ratio: float, decimals: int) -> str:
-        """Say the distance and its direction."""
+        """Format the distance and its direction."""
         size = fixed(self.size(ratio), decimals)
         if self.times:
             return f"{size} {self.times}"
@@ -151,7 +151,7 @@ def shown(estimate: Estimate, unit: Unit | None = None) -> Shown:
 
 
 def is_wide(estimate: Estimate) -> bool:
-    """Tell whether an interval is wider than a factor of ten, or begins at 0, so that it says next to nothing."""
+    """Return whether an interval is wider than a factor of ten, or begins at 0, so that it says next to nothing."""
     return estimate.low is not None and estimate.high is not None and 0 <= _WIDE * estimate.low < estimate.high
 
 
@@ -166,7 +166,7 @@ def times_longer(note: str) -> float | None:
 
 
 def longer(times: float) -> str:
-    """Say that a load would have to be so many times as long."""
+    """Return the words that a load would have to be so many times as long."""
     times = max(1.1, times)  # "1.0 times longer" would be nothing
     return f"about {rounded(times, 1 if times >= 2 else 2)} {TIMES.name} longer"  # noqa: PLR2004 -- 1.3, 4, 40
 
@@ -193,7 +193,7 @@ def _shortfall(note: str, needs: str) -> str:
 
 def effect(ratio: Estimate, *, above: str = "as long") -> str:
     """
-    Say in words how far two measurements are apart: `45 % lower [42 to 48 %]`, `2.3 × as long [2.1 to 2.6]`.
+    Describe in words how far two measurements are apart: `45 % lower [42 to 48 %]`, `2.3 × as long [2.1 to 2.6]`.
 
     In per cent up to twice, as a multiple beyond it, whose words are those for times unless others are given. An
     interval that holds 1 names both directions: `12 % lower [30 % lower to 8 % higher]`; what has none is `about 45 %

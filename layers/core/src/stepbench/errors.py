@@ -114,7 +114,7 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def has_query(text: str) -> bool:
-    """Tell whether a text holds an address with a query, hidden or not."""
+    """Return whether a text holds an address with a query, hidden or not."""
     return HIDDEN in text or hide_query(text) != text
 
 

@@ -68,7 +68,7 @@ def put_metric(name: str, value: float, settings: Settings, **dimensions: str) -
 
 
 def put_spent(usd: float, team: str, settings: Settings) -> None:
-    """Tell what a run has cost."""
+    """Record what a run has cost."""
     put_metric(SPENT_USD, usd, settings)
     put_metric(SPENT_USD, usd, settings, **{TEAM: team})
 
@@ -103,7 +103,7 @@ def observed(handler: Handler) -> Handler:
 
 
 def is_sampled(environ: Mapping[str, str]) -> bool:
-    """Tell whether X-Ray samples this invocation, as Lambda's runtime states anew before each."""
+    """Return whether X-Ray samples this invocation, as Lambda's runtime states anew before each."""
     return "Sampled=1" in environ.get("_X_AMZN_TRACE_ID", "").split(";")
 
 

@@ -224,7 +224,7 @@ def shorten_middle(text: str, length: int) -> str:
 
 
 def _what(snapshot: Snapshot, name: str | None = None) -> tuple[str, ...]:
-    """Say which trial runs, under another name if one is given, and what happens in it."""
+    """Return which trial runs, under another name if one is given, and what happens in it."""
     if snapshot.trial is None:
         return (activity(snapshot),)
     name = snapshot.specs[snapshot.trial].name if name is None else name
@@ -261,7 +261,7 @@ def _quantile(times: Counter[int], q: float) -> str:
 
 
 def _is_offered(snapshot: Snapshot) -> bool:
-    """Tell whether load is being offered: between phases, a rate would be that of the one before."""
+    """Return whether load is being offered: between phases, a rate would be that of the one before."""
     if snapshot.trial is None or snapshot.phase is None:
         return False
     since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9

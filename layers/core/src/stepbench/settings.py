@@ -93,12 +93,12 @@ class Settings(BaseModel):
 
     @property
     def permits_addresses(self) -> bool:
-        """Tell whether plans may name servers, of stores and of files, that the functions then connect to."""
+        """Return whether plans may name servers, of stores and of files, that the functions then connect to."""
         return self.allow_custom_endpoints or bool(self.emulator)
 
     def knows_server(self, store: str) -> bool:
         """
-        Tell whether a field named after the store holds the address of a server.
+        Return whether a field named after the store holds the address of a server.
 
         Commas and `single=` alone are what the template makes of clusters that a stack has not got.
         """

@@ -52,7 +52,7 @@ class QuantileError(Contract):
 
     @property
     def passed(self) -> bool:
-        """Tell whether the error is within its limit."""
+        """Return whether the error is within its limit."""
         return self.limit_ms is None or abs(self.error_ms) <= self.limit_ms
 
 
@@ -73,7 +73,7 @@ class Count(Contract):
 
     @property
     def passed(self) -> bool:
-        """Tell whether the count is exact."""
+        """Return whether the count is exact."""
         return self.truth == self.measured and self.differing == 0
 
 
@@ -87,7 +87,7 @@ class Level(Contract):
 
     @property
     def passed(self) -> bool:
-        """Tell whether it was found, and lies within its limit of the truth."""
+        """Return whether it was found, and lies within its limit of the truth."""
         return self.measured is not None and abs(self.measured - self.truth) <= self.limit
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ class Calibration(Contract):
 
     @property
     def exact(self) -> bool:
-        """Tell whether all counts are exact."""
+        """Return whether all counts are exact."""
         return all(count.passed for count in self.counts) and self.strangers == 0
 
     def failures(self) -> tuple[str, ...]:

@@ -175,7 +175,7 @@ def _report_crash(error: Exception, *, traced: bool) -> int:
 
 
 def _is_of_botocore(error: Exception) -> bool:
-    """Tell whether AWS's library broke, as it does at a redirect to itself, or at an answer of another shape."""
+    """Return whether AWS's library broke, as it does at a redirect to itself, or at an answer of another shape."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(str(frame.f_globals.get("__name__")).startswith("botocore.") for frame in frames)
 

@@ -59,7 +59,7 @@ _MODULES = {REDIS: "valkey", REDIS_TLS: "valkey", POSTGRESQL_TLS: "postgresql", 
 
 
 def is_up(paths: Paths) -> bool:
-    """Tell whether the environment is complete and answers."""
+    """Return whether the environment is complete and answers."""
     state = read_state(paths.home)
     emulator = state.server(EMULATOR)
     return state.runs() and emulator is not None and answers(emulator.endpoint)
@@ -127,13 +127,13 @@ def _has_members(state: EnvironmentState, etcd_members: int | None) -> bool:
 
 
 def _has_emulator(state: EnvironmentState) -> bool:
-    """Tell whether it is the one that was asked for, if any was."""
+    """Return whether it is the one that was asked for, if any was."""
     emulator = state.server(EMULATOR)
     return CHOICE not in os.environ or (emulator is not None and emulator.version == emulator_name())
 
 
 def ended_since(state: EnvironmentState) -> list[str]:
-    """Say of each server of an environment that was complete what has become of it, if it has ended since."""
+    """Describe what has become of each server of a complete environment that has ended since."""
     gone = [server for server in state.servers if not server.runs()] if state.complete else []
     return [f"{_account(server)}; everything is started anew" for server in gone]
 

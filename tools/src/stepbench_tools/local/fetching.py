@@ -190,7 +190,7 @@ class RunFolder:
                 return
 
     def note_ended(self, server: EndedServer) -> None:
-        """Tell that a server has ended, and keep that for the report, if a trial needed it."""
+        """Report that a server has ended, and keep that for the report, if a trial needed it."""
         self.notify(server.text)
         if server.trials:
             self.ended.append(server)

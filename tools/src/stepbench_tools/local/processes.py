@@ -282,7 +282,7 @@ def await_end(processes: Sequence[psutil.Process], limit_s: float) -> list[psuti
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """Tell whether a process has ended, also where its parent has not asked for it; a child of ours is asked for."""
+    """Return whether a process has ended, also where its parent has not asked for it; a child of ours is asked for."""
     try:
         if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             return False

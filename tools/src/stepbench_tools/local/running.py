@@ -205,7 +205,7 @@ def _not_fetched(executions: Executions, folder: RunFolder, error: Exception) ->
 
 
 def _is_refused_start(error: BaseException) -> bool:
-    """Tell whether the start failed (no such machine, or no right to start it): there is nothing to stop then."""
+    """Return whether the start failed (no such machine, or no right to start it): there is nothing to stop then."""
     if not isinstance(error, ClientError) or error.operation_name != "StartExecution":
         return False
     return bool(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) in range(400, 500))

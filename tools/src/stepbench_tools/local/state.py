@@ -39,7 +39,7 @@ class Server(Contract):
     log: str = ""
 
     def runs(self) -> bool:
-        """Tell whether all of its processes are still there."""
+        """Return whether all of its processes are still there."""
         return all(process.find() for process in self.processes)
 
 
@@ -64,7 +64,7 @@ class EnvironmentState(Contract):
         return tuple(each for each in self.servers if re.fullmatch(rf"{name}(-\d+)?", each.name))
 
     def runs(self) -> bool:
-        """Tell whether the environment is complete and everything of it is still there."""
+        """Return whether the environment is complete and everything of it is still there."""
         return self.complete and all(server.runs() for server in self.servers)
 
 

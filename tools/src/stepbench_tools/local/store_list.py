@@ -134,7 +134,7 @@ def _serves(model: type[StoreTarget]) -> str:
 
 
 def is_started_here(store: str) -> bool:
-    """Tell whether the embedded run starts a server of the store, or has an emulator of it."""
+    """Return whether the embedded run starts a server of the store, or has an emulator of it."""
     return store in (*LOCAL_STORES, *ON_DEMAND) or not target_models()[store].needs_endpoint
 
 

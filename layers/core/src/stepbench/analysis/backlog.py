@@ -58,7 +58,7 @@ class Backlog(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Say why a quantile of the window has no interval."""
+        """Return why a quantile of the window has no interval."""
         kept_up, accepted = (rate(round(per_s, 1)) for per_s in (self.kept_up_per_s, self.accepted_per_s))
         return f"{FELL_BEHIND}: kept up with {kept_up} of {accepted}/s"
 

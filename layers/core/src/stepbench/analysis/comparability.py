@@ -90,7 +90,7 @@ def in_plan_order(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) ->
 
 
 def goes_with(path: str, setting: str) -> bool:
-    """Tell whether what stands at a path differs of necessity where the setting does."""
+    """Return whether what stands at a path differs of necessity where the setting does."""
     goes = _GOES_WITH.get(setting)
     return bool(goes and goes.fullmatch(path))
 
@@ -109,7 +109,7 @@ def drop_setting(setup: Mapping[str, Scalar], setting: str) -> Setup:
 
 
 def is_clients(path: str) -> bool:
-    """Tell whether a path is a number of clients, over which trials make a curve."""
+    """Return whether a path is a number of clients, over which trials make a curve."""
     return _CLIENTS.fullmatch(path) is not None
 
 

@@ -124,7 +124,7 @@ def finding_of(found: Estimate, *, over_runs: bool) -> Finding:
 
 
 def has_regressed(effect: Effect, tolerance: float) -> bool | None:
-    """Tell whether an effect is shown to be for the worse, beyond the tolerance; a maximum shows nothing."""
+    """Return whether an effect is shown to be for the worse, beyond the tolerance; a maximum shows nothing."""
     if effect.measure == "max":
         return None
     if effect.ratio is None or (effect.ratio.value is None and effect.finding == "higher"):
@@ -135,7 +135,7 @@ def has_regressed(effect: Effect, tolerance: float) -> bool | None:
 
 
 def is_worse(ratio: Estimate, finding: Finding, tolerance: float, *, lower_is_worse: bool) -> bool:
-    """Tell whether a ratio is shown to be on the wrong side of 1, by more than the tolerance."""
+    """Return whether a ratio is shown to be on the wrong side of 1, by more than the tolerance."""
     value = ratio.value or 1.0
     if lower_is_worse:
         return finding == "lower" and value < 1 - tolerance
@@ -165,7 +165,7 @@ def _finding_beyond(b: Sequence[Estimate], a: Sequence[Estimate]) -> Finding | N
 
 
 def _lies_beyond(above: Sequence[Estimate], below: Sequence[Estimate]) -> bool:
-    """Tell whether no run of one side has a value, only a lower limit, and all of these exceed the other's upper."""
+    """Return whether no run of one side has a value, only a lower limit, and all of these exceed the other's upper."""
     lows = [each.low for each in above if each.value is None and each.low is not None]
     highs = [each.high for each in below if each.high is not None]
     all_known = 0 < len(lows) == len(above) and 0 < len(highs) == len(below)
@@ -207,7 +207,7 @@ def _side_value(runs: Sequence[Estimate]) -> Estimate:
 
 
 def _find(found: Estimate, none: float, of_interest: float | None) -> Finding:
-    """Say what an interval shows, where `none` is no difference, and `of_interest` the ratio that is of interest."""
+    """Return what an interval shows, where `none` is no difference, and `of_interest` the ratio that is of interest."""
     if found.value is None or found.low is None or found.high is None:
         return "unknown"
     if found.high < none:
@@ -219,7 +219,7 @@ def _find(found: Estimate, none: float, of_interest: float | None) -> Finding:
 
 
 def _to_decide(found: Estimate, b: list[Estimate], a: list[Estimate], *, paired: bool) -> str:
-    """Say what it takes to show the smallest difference of interest, or what hinders it: first in a few words."""
+    """Return what it takes to show the smallest difference of interest, or what hinders it: first in a few words."""
     runs = min(len(b), len(a))
     if runs >= MIN_RUNS and not paired:
         return _say_runs(runs_to_show(b, a, OF_INTEREST, _MOST_RUNS))

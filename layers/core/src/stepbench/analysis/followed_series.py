@@ -100,6 +100,6 @@ def scheduled_run(followed: Followed) -> str:
 
 
 def began_acknowledged(followed: Followed) -> bool:
-    """Tell whether the present level began with an acknowledged run."""
+    """Return whether the present level began with an acknowledged run."""
     start = followed.detector.start
     return start < len(followed.runs) and bool(followed.runs[start].acknowledged)

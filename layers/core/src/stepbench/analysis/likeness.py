@@ -47,7 +47,7 @@ class Likeness(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Tell whether the two may be compared."""
+        """Return whether the two may be compared."""
         return not self.emulated and not self.differences
 
     @property

@@ -122,7 +122,7 @@ def name_errors(errors: dict[str, int]) -> str:
 
 
 def _remedy(errors: dict[str, int]) -> str:
-    """Say what to do about the errors that are named, and about wrong values in any case."""
+    """Return what to do about the errors that are named, and about wrong values in any case."""
     return find_remedies([*list(errors)[:_NAMED], *({WRONG_VALUE} & errors.keys())])
 
 

@@ -22,7 +22,7 @@ def describe(finding: SeriesFinding, settings: DetectorSettings, last_reason: st
 
 
 def describe_gone(reason: str) -> str:
-    """Say that the last run has no number, or that it fell behind."""
+    """Return the words that the last run has no number, or that it fell behind."""
     _, behind, kept_up = reason.partition(FELL_BEHIND)
     return f"the last run {behind}{kept_up}" if behind else "the last run has no number"
 
@@ -58,7 +58,7 @@ def _say(finding: SeriesFinding, settings: DetectorSettings) -> str:
 
 
 def _remedy(finding: SeriesFinding, settings: DetectorSettings) -> str:
-    """Say what would make a change show: a larger one, or runs that lie less far apart."""
+    """Return what would make a change show: a larger one, or runs that lie less far apart."""
     if finding.least_effect is None:
         return ""
     effect = math.ceil(100 * finding.least_effect)
@@ -73,7 +73,7 @@ def _remedy(finding: SeriesFinding, settings: DetectorSettings) -> str:
 
 
 def _since(finding: SeriesFinding) -> str:
-    """Say with which run the change began, of what stands."""
+    """Describe with which run the change began, of what stands."""
     confirmed = [shift for shift in finding.shifts if shift.told_at]
     if finding.verdict not in {"regression", "improvement", "drift"} or not confirmed:
         return ""

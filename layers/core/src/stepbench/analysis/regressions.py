@@ -217,7 +217,7 @@ def _or_more(ratio: Estimate, runs: Sequence[Estimate]) -> Estimate:
 
 
 def _is_regression(standing: _Standing, sign: int, smallest: float, *, reported: bool) -> bool:
-    """Tell whether a change for the worse exceeds the smallest of interest, and is shown."""
+    """Return whether a change for the worse exceeds the smallest of interest, and is shown."""
     if standing.change < smallest:
         return False
     ratio = _ratio(standing, sign)

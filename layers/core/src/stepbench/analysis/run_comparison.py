@@ -60,7 +60,7 @@ class Selected(NamedTuple):
 
 
 def describe_shared(run_ids: Sequence[str]) -> str:
-    """Say that both sides have the same runs, one at least: `both sides are run x`."""
+    """Return the words that both sides have the same runs, one at least: `both sides are run x`."""
     return f"both sides are, or hold, the same {'run' if len(run_ids) == 1 else 'runs'}, {', '.join(run_ids)}"
 
 

@@ -141,7 +141,7 @@ def per_dollar(trials: Sequence[TrialSummary]) -> tuple[PerDollar, ...]:
 
 
 def _is_emulated(trial: TrialSummary) -> bool:
-    """Tell whether the store or AWS was an emulator's."""
+    """Return whether the store or AWS was an emulator's."""
     return trial.emulated or trial.cost_usd.emulated
 
 

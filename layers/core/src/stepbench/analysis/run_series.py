@@ -116,7 +116,7 @@ def _settings(group: Group) -> tuple[object, ...]:
 
 
 def _note_changes(served: dict[str, str], groups: Mapping[str, GroupNumbers]) -> str:
-    """Say which stores are of another version than in the run before, and note those of this one."""
+    """Return which stores are of another version than in the run before, and note those of this one."""
     said = [
         f"{served[name]} \N{RIGHTWARDS ARROW} {group.provider}"
         for name, group in groups.items()

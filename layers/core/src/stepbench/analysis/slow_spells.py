@@ -47,14 +47,14 @@ def spells_of(trial: TrialSummary, phase: str, window: str) -> SlowSpells | None
 
 
 def may_make(found: SlowSpells | None, statistic: str) -> bool:
-    """Tell whether spells delay so many events as lie beyond a quantile; they slow any throughput, and lose nothing."""
+    """Return whether spells delay so many events as lie beyond a quantile; they slow any throughput."""
     if found is None or statistic not in _PROBABILITIES:
         return found is not None and statistic == THROUGHPUT
     return REACH * found.share >= 1 - _PROBABILITIES[statistic]
 
 
 def may_be_caused(found: SlowSpells | None, quantile: str, estimate: Estimate) -> bool:
-    """Tell whether a quantile may be nothing but the longest spell."""
+    """Return whether a quantile may be nothing but the longest spell."""
     if found is None or estimate.value is None or not may_make(found, quantile):
         return False
     return estimate.value < found.longest_ms

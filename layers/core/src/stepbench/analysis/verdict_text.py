@@ -135,12 +135,12 @@ def _least_size(effect: Effect) -> float:
 
 
 def _sizes(effect: Effect, finding: str) -> str:
-    """Say both sides, and how many times one is the other: `2.8 against 9.1 ms, 3.2 times [3.0, 3.5]`."""
+    """Format both sides, and how many times one is the other: `2.8 against 9.1 ms, 3.2 times [3.0, 3.5]`."""
     return ", ".join(filter(None, (_values(effect), _times(effect.ratio, finding) if effect.ratio else "")))
 
 
 def _times(ratio: Estimate, finding: str) -> str:
-    """Say a ratio, of what is lower the inverse; of an interval that says next to nothing its nearer end, or none."""
+    """Format a ratio, of what is lower the inverse; of a very wide interval its nearer end, or none."""
     if ratio.value is None or ratio.low is None or ratio.high is None or ratio.low <= 0:
         return ""
     if finding == "lower":
@@ -174,7 +174,7 @@ def _why_unknown(quantiles: Sequence[Effect], names: Names) -> str:
 
 
 def _describe_rest(quantiles: Sequence[Effect]) -> str:
-    """Say in a few words what there is to latency where it does not differ."""
+    """Describe in a few words what there is to latency where it does not differ."""
     findings = {effect.finding for effect in quantiles}
     if "undecided" in findings:
         return "no difference in latency shown"
@@ -266,5 +266,5 @@ def loads(a: WindowResult, b: WindowResult) -> tuple[float, float]:
 
 
 def holds_one(ratio: Estimate) -> bool:
-    """Tell whether chance may be all there is; an interval that holds 1 does not show that there is no difference."""
+    """Return whether chance may be all there is; an interval that holds 1 does not show that there is no difference."""
     return ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high

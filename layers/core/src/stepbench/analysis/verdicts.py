@@ -84,7 +84,7 @@ def plan_verdicts(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) ->
 
 
 def describe_emulated(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> str:
-    """Say of which stores there is no verdict, since an emulator played them; empty where that left nothing out."""
+    """Describe of which stores there is no verdict, since an emulator played them; empty where none is left out."""
     apart = [pair for pair in find_pairs(find_groups(trials, listed)) if pair.likeness.emulated]
     names = dict.fromkeys(group.first.store for pair in apart for group in (pair.a, pair.b) if group.first.emulated)
     if not names:
@@ -149,7 +149,7 @@ def _caveat_about(trial: TrialSummary, setting: str, place: tuple[str, str]) -> 
 
 
 def _batches_differ(group: Group, other: Group, place: tuple[str, str]) -> bool:
-    """Tell whether batches of a group that did not reach its limit were larger than the other's may be."""
+    """Return whether batches of a group that did not reach its limit were larger than the other's may be."""
     limit = other.first.point.get(BATCH_SIZE, other.first.setup.get(BATCH_SIZE))
     largest = max((window.deliveries.max for window in group.windows(*place) if window.deliveries), default=0)
     return isinstance(limit, int) and largest > limit
@@ -243,7 +243,7 @@ def _subject(pair: Pair, a: Side, b: Side) -> str:
 
 
 def _context(pair: Pair, place: tuple[str, str], *, several_stores: bool) -> str:
-    """Say what both sides have in common and other pairs of the plan have not: other settings, and the window."""
+    """Return what both sides have in common and other pairs of the plan have not: other settings, and the window."""
     parts: list[str] = []
     trial = pair.b.first
     rest = {path: value for path, value in trial.point.items() if path != pair.aspect}

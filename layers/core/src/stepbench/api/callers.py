@@ -41,11 +41,11 @@ class Caller(NamedTuple):
         return frozenset({self.team, DEFAULT_TEAM})
 
     def may_read(self, run: RunRecord) -> bool:
-        """Tell whether a run is the caller's to see: its team's, or one that nobody has asked for by name."""
+        """Return whether a run is the caller's to see: its team's, or one that nobody has asked for by name."""
         return run.team in self.teams
 
     def may_change(self, run: RunRecord) -> bool:
-        """Tell whether a run is the caller's to stop, or to acknowledge."""
+        """Return whether a run is the caller's to stop, or to acknowledge."""
         return run.team == self.team
 
 

@@ -65,7 +65,7 @@ class _Visit(NamedTuple):
 
 
 def is_page(path: str) -> bool:
-    """Tell whether a path is one of the dashboard's, whose errors are shown on a page."""
+    """Return whether a path is one of the dashboard's, whose errors are shown on a page."""
     return path == "/" or f"{path}/".startswith(f"{_ROOT}/")
 
 

@@ -57,7 +57,7 @@ def _day(text: str) -> date:
 
 
 def accepts_gzip(event: BaseProxyEvent) -> bool:
-    """Tell whether who asks takes an answer that is compressed by gzip; a weight of 0 is a no."""
+    """Return whether who asks takes an answer that is compressed by gzip; a weight of 0 is a no."""
     entries = event.headers.get("accept-encoding", "").replace(" ", "").split(",")
     weights = [entry.partition(";q=")[2] or "1" for entry in entries if entry.partition(";")[0] == "gzip"]
     return any(weight.strip("0.") for weight in weights)

@@ -59,7 +59,7 @@ class Application(Contract):
 
     @property
     def needs_traces(self) -> bool:
-        """Tell whether a duration is missing that only its traces show."""
+        """Return whether a duration is missing that only its traces show."""
         return not self.functions or any(function.duration_ms is None for function in self.functions)
 
 

@@ -44,7 +44,7 @@ class Estimate(Contract):
 
     @property
     def fell_behind(self) -> bool:
-        """Tell whether it is of a queue that grew: it says how long the window was, and decides nothing."""
+        """Return whether it is of a queue that grew: it says how long the window was, and decides nothing."""
         return FELL_BEHIND in (self.reason or "")
 
     @property
@@ -163,7 +163,7 @@ class OperationsResult(Contract):
 
     @property
     def held_back(self) -> bool:
-        """Tell whether the generator limits what closed-loop clients achieve."""
+        """Return whether the generator limits what closed-loop clients achieve."""
         by_time = (self.generator_share or 0) > MOST_GENERATOR_SHARE
         return by_time or (self.clients is not None and (self.generator_cpu or 0) > MOST_GENERATOR_CPU)
 

@@ -151,12 +151,12 @@ class Phase(Contract):
 
     @property
     def uses_found_rate(self) -> bool:
-        """Tell whether its rate is unknown before `find_rate` has found one."""
+        """Return whether its rate is unknown before `find_rate` has found one."""
         return any(step.of_found is not None for step in self.load)
 
     @property
     def offers_number(self) -> bool:
-        """Tell whether it offers a number of events as one window, and ends with the last of them, whenever that is."""
+        """Return whether it offers a number of events as one window, and ends with the last of them."""
         if self.windows:
             return False
         if self.closed:

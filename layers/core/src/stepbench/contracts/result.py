@@ -105,7 +105,7 @@ class Caveat(Contract):
     setting: str = Field(default="", description="Dotted path of the setting that took no effect, if it is about one.")
 
     def is_about(self, place: int) -> bool:
-        """Tell whether it is about the window at this place."""
+        """Return whether it is about the window at this place."""
         return self.windows is None or place in self.windows
 
 
@@ -247,7 +247,7 @@ class TrialSummary(Contract):
 
     @property
     def skipped(self) -> bool:
-        """Tell whether it was not to run where the run was started."""
+        """Return whether it was not to run where the run was started."""
         return any(caveat.kind == "skipped" for caveat in self.caveats)
 
 

@@ -90,7 +90,7 @@ class RunRecord(Contract):
 
     @property
     def ended(self) -> bool:
-        """Tell whether nothing more will happen to it."""
+        """Return whether nothing more will happen to it."""
         return self.state in ENDED_STATES
 
     @property

@@ -47,5 +47,5 @@ class SlowSpells(Contract):
 
     @property
     def matter(self) -> bool:
-        """Tell whether the machine may have made tails of its own: nothing but a single preemption does not."""
+        """Return whether the machine may have made tails of its own: nothing but a single preemption does not."""
         return self.share >= (LEAST_SHARE if self.spells > 1 else LEAST_OF_ONE)

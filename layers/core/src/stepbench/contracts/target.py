@@ -78,7 +78,7 @@ class StoreTarget(Contract):
 
     @property
     def is_pull(self) -> bool:
-        """Tell whether a watcher has to hold the trigger."""
+        """Return whether a watcher has to hold the trigger."""
         return self.trigger == "pull"
 
     @property
@@ -323,5 +323,5 @@ def stores_with(has: Callable[[type[StoreTarget]], object]) -> list[str]:
 
 
 def configures(target: object, phase: int) -> bool:
-    """Tell whether a target's store may be configured before a phase."""
+    """Return whether a target's store may be configured before a phase."""
     return isinstance(target, CassandraTarget) and target.tuning.configures(phase)

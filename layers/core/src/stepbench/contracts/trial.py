@@ -187,7 +187,7 @@ class TrialFields(Contract):
 
     @property
     def pull(self) -> bool:
-        """Tell whether a watcher has to hold the trigger; operations have none."""
+        """Return whether a watcher has to hold the trigger; operations have none."""
         return traits_of(self.experiment).by_trigger and self.target.is_pull
 
     @property

@@ -58,7 +58,7 @@ class Confirmation(Contract):
 
     @property
     def holds(self) -> bool:
-        """Tell whether the gain is one for sure: the whole interval is above 1."""
+        """Return whether the gain is one for sure: the whole interval is above 1."""
         return self.gain_low is not None and self.gain_low > 1
 
 
@@ -134,7 +134,7 @@ class TuningStep(Contract):
 
     @property
     def reconfigured(self) -> bool:
-        """Tell whether anything of the store was changed."""
+        """Return whether anything of the store was changed."""
         return self.done is not None and bool(self.done.changed)
 
 
@@ -144,7 +144,7 @@ class TuningMode(Contract):
     tunes: ClassVar[bool] = True
 
     def configures(self, phase: int) -> bool:
-        """Tell whether the store may be configured before a phase."""
+        """Return whether the store may be configured before a phase."""
         return self.tunes and phase >= 0
 
 

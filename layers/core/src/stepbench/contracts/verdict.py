@@ -75,7 +75,7 @@ class Verdict(Contract):
 
     @property
     def newly_behind(self) -> bool:
-        """Tell whether events waited ever longer in a run of b, and in none of a: no number shows by how much."""
+        """Return whether events waited ever longer in a run of b, and in none of a: no number shows by how much."""
         p50 = self.effect("p50")
         return not self.unlike and p50 is not None and p50.b.fell_behind and not p50.a.fell_behind
 

@@ -206,7 +206,7 @@ class Workload(Contract):
 
     @property
     def touches_existing(self) -> bool:
-        """Tell whether any operation needs a record that is there already."""
+        """Return whether any operation needs a record that is there already."""
         return self.mix.total > self.mix.insert
 
 

@@ -154,7 +154,7 @@ def _amounts(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[A
 
 
 def _has_server(trial: TrialPlan) -> bool:
-    """Tell whether the store is a server that somebody has to run."""
+    """Return whether the store is a server that somebody has to run."""
     return trial.target.needs_endpoint and trial.target.store not in _NO_HOURS
 
 

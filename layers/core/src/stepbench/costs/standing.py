@@ -54,7 +54,7 @@ class Deployment:
         return float(self.options.get(option) or 0)
 
     def stands(self, name: str) -> bool:
-        """Tell whether the stack has made a store's server, or a load host."""
+        """Return whether the stack has made a store's server, or a load host."""
         return self.options.get(_OPTIONS.get(name, ""), "off") not in {"", "off", "own"}
 
 

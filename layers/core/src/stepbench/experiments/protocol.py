@@ -107,11 +107,11 @@ class Staging(Protocol):
     """What shows that the target is ready: canaries that arrive, a probe that is answered, files that are there."""
 
     def describe_unproven(self, spec: TrialSpec, in_a_row: int) -> str:
-        """Say what has not come about: how a sentence begins that goes on with the time."""
+        """Return what has not come about: how a sentence begins that goes on with the time."""
         ...
 
     def where_to_look(self, spec: TrialSpec) -> str:
-        """Say where the reason may be found."""
+        """Return where the reason may be found."""
         ...
 
     def logs(self, trial: AnyTrial) -> Logs:

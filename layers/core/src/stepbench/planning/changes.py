@@ -42,7 +42,7 @@ class Changes(NamedTuple):
     values: tuple[tuple[str, Any], ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether anything is changed."""
+        """Return whether anything is changed."""
         return self != Changes()
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Changes(NamedTuple):
 
 
 def is_path(text: str) -> bool:
-    """Tell whether a text is a path of a plan, such as `trials[0].writers`."""
+    """Return whether a text is a path of a plan, such as `trials[0].writers`."""
     return bool(_PATH.fullmatch(text))
 
 
@@ -109,7 +109,7 @@ def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) ->
 
 
 def _keeps_question(path: str, full: dict[str, Any]) -> bool:
-    """Tell whether a plan's question, which may compare the values of a field, surely is not about a change."""
+    """Return whether a plan's question, which may compare the values of a field, surely is not about a change."""
     name = next(step for step in reversed(_steps(path)) if isinstance(step, str) and step != ALL)
     return name in _LENGTHS or (name in _LOADS and len(set(_values_of(name, full["trials"]))) <= 1)
 

@@ -168,7 +168,7 @@ def _points(plan: Plan) -> list[tuple[Combination, ...]]:
 
 
 def _has_store_each(matrix: dict[str, list[Any]], points: tuple[Combination, ...]) -> bool:
-    """Tell whether each value of the path that varies the store has a store of its own."""
+    """Return whether each value of the path that varies the store has a store of its own."""
     stores = {combination.plan.target.store for combination in points}
     return any(len(matrix[path]) == len(stores) for path in STORE_PATHS if path in matrix)
 

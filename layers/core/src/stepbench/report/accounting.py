@@ -128,14 +128,14 @@ _HARM = ("unsent", "unrecorded", "failed", "unknown", "lost", "late", "unmatched
 
 
 def accounting_is_whole(accounts: list[Accounting | None]) -> bool:
-    """Tell whether every event of every trial went its ordinary way, and every sum holds."""
+    """Return whether every event of every trial went its ordinary way, and every sum holds."""
     if not all(account is not None and not any(getattr(account, name) for name in _HARM) for account in accounts):
         return False
     return accounting_adds_up(accounts)
 
 
 def accounting_adds_up(accounts: list[Accounting | None]) -> bool:
-    """Tell whether every sum of every trial holds."""
+    """Return whether every sum of every trial holds."""
     sections = (section for each in accounts if each for section in accounting_sections([each], awaited=each.awaited))
     return all(holds is not False for section in sections for _, holds in section.sums)
 

@@ -30,7 +30,7 @@ class CaveatGroup:
 
     @property
     def extent(self) -> str:
-        """Say how many trials have it: `5 of 6 trials`; empty for a run of one trial."""
+        """Return how many trials have it: `5 of 6 trials`; empty for a run of one trial."""
         return f"{self.affected} of {self.trials} trials" if self.trials > 1 else ""
 
     @property
@@ -40,7 +40,7 @@ class CaveatGroup:
 
     @property
     def whom(self) -> str:
-        """Say which trials have it: `5 of 6 trials, the first etcd`, or the name of the only one."""
+        """Return which trials have it: `5 of 6 trials, the first etcd`, or the name of the only one."""
         first = self.label(self.caveats[0][0])
         return f"{self.extent}, the first {first}" if self.affected > 1 else first
 

@@ -32,7 +32,7 @@ class PerDollarRow(NamedTuple):
 
 
 def describe_cost(summary: RunSummary) -> str:
-    """Say what the run cost, what it was estimated at, and what was dearest; "" of an older summary."""
+    """Return what the run cost, what it was estimated at, and what was dearest; "" of an older summary."""
     cost = summary.cost_usd
     if cost is None or cost.actual is None:
         return ""

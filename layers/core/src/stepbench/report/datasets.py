@@ -69,12 +69,12 @@ class TimeFigure:
 
     @property
     def has_latency(self) -> bool:
-        """Tell whether any second has a latency: of events that were all lost there is none to draw."""
+        """Return whether any second has a latency: of events that were all lost there is none to draw."""
         return any(value is not None for value in self.seconds["max_ms"])
 
     @property
     def stalled(self) -> str:
-        """Say when the store stalled, for the first three times; empty where it never did."""
+        """Return when the store stalled, for the first three times; empty where it never did."""
         spans = list(zip(self.stalls["from_s"], self.stalls["to_s"], strict=True))
         shown = ", ".join(f"{from_s:.1f} to {to_s:.1f} s" for from_s, to_s in spans[:_STALLS_SHOWN])
         rest = len(spans) - _STALLS_SHOWN

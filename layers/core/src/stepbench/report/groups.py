@@ -76,12 +76,12 @@ class TrialGroup:
 
     @property
     def repeated(self) -> bool:
-        """Tell whether there are several runs of it."""
+        """Return whether there are several runs of it."""
         return len(self.runs) > 1
 
     @property
     def operations(self) -> bool:
-        """Tell whether its trials are of operations, of which nothing has to arrive."""
+        """Return whether its trials are of operations, of which nothing has to arrive."""
         return not measure_of(self.trial.experiment).arrives
 
     @property

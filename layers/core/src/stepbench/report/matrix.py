@@ -46,7 +46,7 @@ class MatrixFigure:
 
     @property
     def joined(self) -> bool:
-        """Tell whether a line joins the medians."""
+        """Return whether a line joins the medians."""
         return bool(self.data.get("means", {}).get("value"))
 
 

@@ -74,7 +74,7 @@ def format_junit(found: Sequence[Regressions]) -> str:
 
 
 def describe_outcome(found: Regressions) -> str:
-    """Say how many series stand worse, of how many runs, and that a confirming run is asked for."""
+    """Return how many series stand worse, of how many runs, and that a confirming run is asked for."""
     if not found.findings:
         return f"no numbers in {digits.counted(found.runs, 'run')}"
     worse = sum(each.verdict in _FAILING for each in found.findings)
@@ -91,7 +91,7 @@ def describe_outcome(found: Regressions) -> str:
 
 
 def describe_left_out(found: Regressions) -> str:
-    """Say which runs were made under other settings."""
+    """Return which runs were made under other settings."""
     runs = digits.counted(len(found.not_comparable), "run")
     return f"{runs} under other settings or elsewhere left out: {', '.join(found.not_comparable)}"
 

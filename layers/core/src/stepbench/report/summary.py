@@ -138,7 +138,7 @@ def add_failure(result: TrialResult, failure: Failure | None) -> TrialResult:
 
 
 def add_left(result: TrialResult, prepared: PreparedTarget) -> TrialResult:
-    """Say that what the trial made in its store has not been removed, and what removes it."""
+    """Note that what the trial made in its store has not been removed, and what removes it."""
     text = f"What it made in {prepared.target} has not been removed: {', '.join(prepared.names)}."
     caveat = Caveat(kind="left_in_store", text=text, remedy=LEFT_REMEDY)
     summary = result.summary.model_copy(update={"caveats": (*result.summary.caveats, caveat)})
@@ -146,7 +146,7 @@ def add_left(result: TrialResult, prepared: PreparedTarget) -> TrialResult:
 
 
 def add_ended_server(result: TrialResult, server: EndedServer) -> TrialResult:
-    """Say that the server which the trial needed has ended; the trial's own account of that follows."""
+    """Note that the server which the trial needed has ended; the trial's own account of that follows."""
     own = result.summary.failure
     lines = [f"{server.text}."]
     if own is not None and own.error != MISSING:

@@ -132,7 +132,7 @@ def _format_value(result: ThresholdResult) -> str:
 
 
 def _format_end(result: ThresholdResult) -> str:
-    """Say what a quantile is at least or at most, where no more of its interval is known."""
+    """Return what a quantile is at least or at most, where no more of its interval is known."""
     if result.low is not None and result.high is not None:
         return ""
     ends = (("at least", result.low), ("at most", result.high))
@@ -140,7 +140,7 @@ def _format_end(result: ThresholdResult) -> str:
 
 
 def _format_takes(result: ThresholdResult) -> str:
-    """Say what an undecidable result would take, or why that is not known."""
+    """Return what an undecidable result would take, or why that is not known."""
     if result.state != "undecidable":
         return ""
     if result.times_longer and result.times_longer <= digits.MOST_TIMES_LONGER:

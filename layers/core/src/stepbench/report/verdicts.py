@@ -35,12 +35,12 @@ class VerdictViews:
 
     @property
     def of_settings(self) -> bool:
-        """Tell whether a setting varies; where stores or trials are only listed, each one has its own answer first."""
+        """Return whether a setting varies; of stores or trials that are only listed, each has its own answer first."""
         return any(verdict.aspect not in {STORE, TRIAL} for verdict in self.shown)
 
     @property
     def few_runs(self) -> str:
-        """Say that some verdict speaks of its own runs alone; empty where none does."""
+        """Return the words that some verdict speaks of its own runs alone; empty where none does."""
         return describe_few_runs(self.shown)
 
 
@@ -69,7 +69,7 @@ def verdict_lines(summary: RunSummary, most: int = TERMINAL_LINES) -> tuple[str,
 
 
 def describe_left_out(summary: RunSummary) -> str:
-    """Tell how many comparisons the summary has no verdict for, and how to make one; empty where it has all."""
+    """Return how many comparisons the summary has no verdict for, and how to make one; empty where it has all."""
     left_out = summary.verdicts_left_out
     were = "was" if left_out == 1 else "were"
     further = f"{digits.counted(left_out, 'further comparison')} {were} left out"
@@ -99,7 +99,7 @@ def describe_caveats(verdict: Verdict) -> str:
 
 
 def describe_caveat(caveat: ComparedCaveat) -> str:
-    """Say which side has it, in which of its trials, and what it is: `B, s3 and 2 more trials: …`."""
+    """Return which side has it, in which of its trials, and what it is: `B, s3 and 2 more trials: …`."""
     others = f" and {digits.counted(caveat.trials - 1, 'more trial')}" if caveat.trials > 1 else ""
     return f"{caveat.side}, {caveat.trial}{others}: {caveat.text}"
 
@@ -110,7 +110,7 @@ def caveat_lines(found: RunComparison) -> list[str]:
 
 
 def describe_few_runs(verdicts: Sequence[Verdict]) -> str:
-    """Say that verdicts speak of their own runs alone, where some side has fewer than `MIN_RUNS`; else empty."""
+    """Return the words that verdicts speak of their own runs, where a side has fewer than `MIN_RUNS`; else empty."""
     fewest = [min(verdict.a.runs, verdict.b.runs) for verdict in verdicts if not verdict.over_runs]
     if not fewest:
         return ""
@@ -140,7 +140,7 @@ def _value(side: Estimate, measure: str) -> str:
 
 
 def _found(effect: Effect) -> str:
-    """Say what was found of one measure, and where nothing was what would decide it, or why not."""
+    """Return what was found of one measure, and where nothing was what would decide it, or why not."""
     match effect.finding:
         case "same":
             return f"the same within {OF_INTEREST_WORDS}"
@@ -192,7 +192,7 @@ def _reported(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
 
 
 def _differ(verdicts: Sequence[Verdict]) -> bool:
-    """Tell whether one comparison comes to something else for one kind: in its first words, or in size at p50."""
+    """Return whether one comparison comes to something else for one kind: in its first words, or in size at p50."""
     ratios = [effect.ratio for each in verdicts if (effect := each.effect("p50")) and effect.ratio]
     lows = [ratio.low for ratio in ratios if ratio.low is not None]
     highs = [ratio.high for ratio in ratios if ratio.high is not None]

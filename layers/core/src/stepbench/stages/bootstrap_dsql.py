@@ -131,7 +131,7 @@ def _make(task: BootstrapDsqlInput, properties: DsqlClusterProperties, client: A
 
 
 def _complete(arn: str, properties: DsqlClusterProperties, client_of: ClientOf) -> dict[str, Any]:
-    """Tell the peer, wait until the cluster is active, and return it as GetCluster has it."""
+    """Register it with its peer, wait until the cluster is active, and return it as GetCluster has it."""
     if properties.PeerArn:
         peer, identifier = client_of(region_of_arn(properties.PeerArn)), _identifier(properties.PeerArn)
         if arn not in peer.get_cluster(identifier=identifier).get("multiRegionProperties", {}).get("clusters", ()):

@@ -173,7 +173,7 @@ def _function_group(function: str, prefix: str) -> str:
 
 
 def were_shared(run_id: str, since_ns: int, services: Services) -> bool:
-    """Tell whether another run holds a target, or has held one since, and so is in the same functions' logs."""
+    """Return whether another run holds a target, or has held one since, and so is in the same functions' logs."""
     ended = services.table.beats(layout.HOLDERS).items()
     others = {who for who, beat in ended if int(beat["at_ns"]) >= since_ns}
     return bool({*others, *(lease.run_id for lease in services.table.leases())} - {run_id})

@@ -25,7 +25,7 @@ _REASON_CHARACTERS = 400
 
 
 def is_of_cloudformation(url: str, settings: Settings) -> bool:
-    """Tell whether an address for the answer may be CloudFormation's: a signed one in S3, an emulator's on loopback."""
+    """Return whether an address for the answer may be CloudFormation's: in S3 and signed, or on loopback."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if settings.emulator and parts.scheme in {"http", "https"}:

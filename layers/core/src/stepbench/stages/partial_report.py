@@ -53,7 +53,7 @@ def render_partial(run: RunRecord, cause: str, services: Services) -> None:
 
 
 def _was_cut_short(ref: TrialRef, services: Services) -> bool:
-    """Tell whether a trial has offered load and left no result."""
+    """Return whether a trial has offered load and left no result."""
     has_result = services.runs.find_bytes(layout.trial_key(ref, "result.json")) is not None
     return not has_result and bool(services.table.started(ref.tag))
 

@@ -110,7 +110,7 @@ def series_of(runs: Sequence[PlanRun]) -> Found:
 
 
 def _is_worse(finding: SeriesFinding) -> bool:
-    """Tell whether a series has got worse, or drifts there."""
+    """Return whether a series has got worse, or drifts there."""
     return finding.verdict in {"regression", "drift"}
 
 

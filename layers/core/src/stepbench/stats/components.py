@@ -46,7 +46,7 @@ def variance_components(values: Floats, factors: Sequence[Codes]) -> Floats:
 
 
 def has_pairs(codes: Codes) -> bool:
-    """Tell whether some values have a level in common and some have not, so that it has a variance."""
+    """Return whether some values have a level in common and some have not, so that it has a variance."""
     within = _count_pairs(codes)
     return 0 < within < codes.size * (codes.size - 1) / 2
 

@@ -38,7 +38,7 @@ class Series:
 
     @property
     def dependent(self) -> bool:
-        """Tell whether it counts for less than its size."""
+        """Return whether it counts for less than its size."""
         return self.effective_size() < self.values.size
 
     def effective_size(self, *qs: float) -> float:

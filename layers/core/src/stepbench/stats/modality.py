@@ -204,7 +204,7 @@ class _Resamples:
 
     def tops(self, bandwidth: Values | float) -> NDArray[np.bool_]:
         """
-        Tell where an estimate has a local maximum inside, shape (rows, grid - 2), beginning with the second place.
+        Return where an estimate has a local maximum inside, shape (rows, grid - 2), beginning with the second place.
 
         What the transform leaves behind in flat places is no slope; those lie in valleys.
         """

@@ -64,7 +64,7 @@ class Dependence(NamedTuple):
 
     @property
     def counts_over_runs(self) -> bool:
-        """Tell whether the run's quantile goes in with other runs': one independent event is expected beyond it."""
+        """Return whether the run's quantile goes in with other runs': one independent event is expected beyond it."""
         return self.independent >= max(_MIN_INDEPENDENT, self.needed / _SAMPLE_BEYOND_ONE)
 
 
@@ -97,7 +97,7 @@ def log_mean(runs: Sequence[Estimate]) -> LogMean | str:
 
 
 def _is_short(run: Estimate) -> bool:
-    """Tell whether a run has a value without an interval that is as good as any: a median of few, or of dependents."""
+    """Return whether a run has a value without an interval that is as good as any: of few or dependent ones."""
     if not run.value or run.value <= 0 or run.low is not None:
         return False
     reason = run.reason or ""

@@ -114,7 +114,7 @@ def bin_medians(
 
 
 def _is_sloped(values: NDArray[np.float64], at_s: NDArray[np.float64], length_s: float) -> bool:
-    """Tell whether a line through the ranks of medians has a slope that is no chance."""
+    """Return whether a line through the ranks of medians has a slope that is no chance."""
     medians = bin_medians(values, at_s, length_s, min(_FINEST, values.size // _EVENTS_A_BIN))
     times = np.nonzero(~np.isnan(medians))[0].astype(np.float64)
     ranks = dependence.ranks(medians[~np.isnan(medians)])

@@ -69,7 +69,7 @@ def advised(cores: int, heap_mib: int) -> CassandraConfiguration:
 
 
 def needs_restart(old: CassandraConfiguration | None, new: CassandraConfiguration | None) -> bool:
-    """Tell whether a node of the old configuration has to be started anew for the new one."""
+    """Return whether a node of the old configuration has to be started anew for the new one."""
     before, after = old or RELEASED, new or RELEASED
     return any(getattr(before, name) != getattr(after, name) for name in RESTARTED_FOR)
 

@@ -67,7 +67,7 @@ class ClientConnection:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the other side may still send."""
+        """Return whether the other side may still send."""
         return self._wire.is_open
 
     def _lost(self, _reason: str) -> None:

@@ -61,7 +61,7 @@ def open_environment(home: Path) -> tuple[Upstream, EnvironmentState]:
 
 
 def emulator_runs(state: EnvironmentState) -> bool:
-    """Tell whether there is still something to show."""
+    """Return whether there is still something to show."""
     emulator = state.server(_EMULATOR)
     return emulator is not None and emulator.runs()
 

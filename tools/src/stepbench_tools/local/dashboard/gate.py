@@ -84,7 +84,7 @@ class Gate:
         return None if _TARGET.fullmatch(f"/{below}") else Refused(HTTPStatus.BAD_REQUEST, "That is no path.")
 
     def _is_of_our_pages(self, headers: Message, host: str) -> bool:
-        """Tell whether the browser says so; what says nothing is no browser of today, or hides it."""
+        """Return whether the browser says so; what says nothing is no browser of today, or hides it."""
         origins, sites = headers.get_all("Origin", []), headers.get_all("Sec-Fetch-Site", [])
         if not origins and not sites:
             return False

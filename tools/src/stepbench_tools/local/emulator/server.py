@@ -71,7 +71,7 @@ def emulator_name() -> str:
 
 
 def runs_tasks() -> bool:
-    """Tell whether the emulator that is chosen runs tasks of ECS; of one that is not ours nobody knows."""
+    """Return whether the emulator that is chosen runs tasks of ECS; of one that is not ours nobody knows."""
     chosen = _chosen()
     return not _is_url(chosen) and KINDS[chosen].RUNS_TASKS
 
@@ -122,7 +122,7 @@ def start_emulator(paths: Paths, *, wait_scale: float = 1, concurrency: int | No
 
 
 def answers(endpoint: str) -> bool:
-    """Tell whether an emulator is healthy there."""
+    """Return whether an emulator is healthy there."""
     try:
         return _is_healthy(endpoint)
     except OSError:

@@ -130,7 +130,7 @@ def discard_postgresql(directory: Path) -> None:
 
 
 def _runs_on(data: Path) -> bool:
-    """Tell whether a server uses the directory; after a crash its pid may by now belong to another program."""
+    """Return whether a server uses the directory; after a crash its pid may by now belong to another program."""
     try:
         server = psutil.Process(int((data / "postmaster.pid").read_text().split()[0]))
         return server.name() == "postgres" and not has_ended(server)
@@ -148,7 +148,7 @@ def _copy_wheel(wheel: Wheel, packages: Path, target: Path) -> Path:
 
 
 def _reachable_to_all(path: Path) -> bool:
-    """Tell whether any user may enter the directory and all those above it."""
+    """Return whether any user may enter the directory and all those above it."""
     return all(step.stat().st_mode & 0o1 for step in (path, *path.parents))
 
 

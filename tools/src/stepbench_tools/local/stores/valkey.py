@@ -121,7 +121,7 @@ def _version(server: Path) -> str:
 
 
 def _serves(port: int, *, tls: bool) -> bool:
-    """Tell whether it answers, a refusal included, unless it is still loading. With TLS: whether it accepts."""
+    """Return whether it answers, a refusal included, unless it is still loading. With TLS: whether it accepts."""
     with socket.create_connection((LOOPBACK, port), timeout=_ANSWER_LIMIT_S) as probe:
         if tls:
             return True

@@ -39,7 +39,7 @@ class Findings:
 
     @property
     def cancelled(self) -> bool:
-        """Tell whether somebody stopped the run: nothing has to be mended."""
+        """Return whether somebody stopped the run: nothing has to be mended."""
         return self.failure is not None and self.failure.error == TrialCancelledError.__name__
 
     def total(self, name: str) -> int:

@@ -87,7 +87,7 @@ def _is_window_ignored(target: DynamoDbTarget, evidence: Evidence) -> bool:
 
 
 def _why_so_small(evidence: Evidence, target: DynamoDbTarget) -> str:
-    """Say why batches stayed below their limit."""
+    """Return why batches stayed below their limit."""
     if _is_window_ignored(target, evidence):
         provider = evidence.served.provider
         return f"{provider} ignores the batching window, and hands over what has come since it last looked."

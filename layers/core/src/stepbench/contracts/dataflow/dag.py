@@ -105,7 +105,7 @@ class Stage(Contract):
 
     @property
     def takes_input(self) -> bool:
-        """Tell whether its tasks read the DAG's own input."""
+        """Return whether its tasks read the DAG's own input."""
         return not self.inputs
 
 

@@ -125,7 +125,7 @@ class ObjectAccounting(Contract):
 
     @property
     def complete(self) -> bool:
-        """Tell whether every object was written and read as often as the DAG says, and none remained."""
+        """Return whether every object was written and read as often as the DAG says, and none remained."""
         return not (self.unwritten or self.unread or self.reads_missing or self.remaining or self.not_deleted)
 
 

@@ -182,7 +182,7 @@ class _Reader:
         return self._choose(name, KINDS, "no kind of operation") if keyword == "of" else name
 
     def _at_limit(self) -> bool:
-        """Tell whether the next word begins the comparison, or the limit where there is none."""
+        """Return whether the next word begins the comparison, or the limit where there is none."""
         return not self.limited and (_is_sign(self.words[0]) or _NUMBER.match(self.words[0]) is not None)
 
     def _choose(self, word: str, known: Sequence[str], what: str) -> str:

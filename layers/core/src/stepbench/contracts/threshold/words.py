@@ -84,7 +84,7 @@ class Threshold(Contract):
         return self.time if self.statistic in QUANTILES else self.statistic
 
     def holds(self, value: float) -> bool:
-        """Tell whether a value keeps to it."""
+        """Return whether a value keeps to it."""
         match self.comparison:
             case "<":
                 return value < self.limit

@@ -43,7 +43,7 @@ def driver(spec: TrialSpec, settings: Settings, clock: Clock) -> DataflowDriver:
 
 
 def describe_unproven(spec: TrialSpec, in_a_row: int) -> str:  # noqa: ARG001
-    """Say that executions without tasks did not end."""
+    """Return the words that executions without tasks did not end."""
     return f"no {in_a_row} executions of a DAG in a row, without tasks, came to their end"
 
 

@@ -15,7 +15,7 @@ PROOF: Literal["arrivals", "answers", "files"] = "answers"
 
 
 def describe_unproven(spec: TrialSpec, in_a_row: int) -> str:  # noqa: ARG001
-    """Say that no probe was answered."""
+    """Return the words that no probe was answered."""
     return f"no probe of {spec.plan.target.store} worked"
 
 

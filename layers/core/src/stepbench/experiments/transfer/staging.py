@@ -69,7 +69,7 @@ def plan(spec: TrialSpec, services: Services) -> PlanPhaseOutput:
 
 
 def describe_unproven(spec: TrialSpec, in_a_row: int) -> str:  # noqa: ARG001
-    """Say that files are not there."""
+    """Return the words that files are not there."""
     return "the files were not there"
 
 

@@ -42,7 +42,7 @@ def plan(spec: TrialSpec, services: Services) -> PlanPhaseOutput | None:  # noqa
 
 
 def describe_unproven(spec: TrialSpec, in_a_row: int) -> str:
-    """Say that canaries did not come through."""
+    """Return the words that canaries did not come through."""
     return f"no {in_a_row} canaries in a row came through {spec.plan.target.store}'s trigger"
 
 

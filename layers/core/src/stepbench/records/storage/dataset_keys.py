@@ -50,7 +50,7 @@ class Span(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Say which days they are; empty for all."""
+        """Return which days they are; empty for all."""
         begin = f"from {self.first}" if self.first else ""
         end = f"before {self.end}" if self.end else ""
         return " and ".join(filter(None, (begin, end)))

@@ -97,7 +97,7 @@ class LimitedConnection(HTTPConnection):
 
     @property
     def is_late(self) -> bool:
-        """Tell whether the time of the call under way is up: it is of no use to try another address."""
+        """Return whether the time of the call under way is up: it is of no use to try another address."""
         limit: CallLimit | None = getattr(_CURRENT, "limit", None)
         return limit is not None and limit.is_over
 

@@ -69,7 +69,7 @@ class Sandboxes:
         """Leave the layers: other functions and emulators use them."""
 
     def validate_environment(self) -> bool:
-        """Tell that there is nothing to miss: no Docker is needed."""
+        """Note that there is nothing to miss: no Docker is needed."""
         return True
 
     def search_paths(self, function_version: Any) -> dict[str, str]:  # noqa: ANN401 -- LocalStack's

@@ -53,7 +53,7 @@ Json = dict[str, Any]
 
 
 def is_python(config: Json) -> bool:
-    """Tell whether a function's configuration names a Python runtime."""
+    """Return whether a function's configuration names a Python runtime."""
     return str(config.get("Runtime", "")).startswith("python")
 
 
@@ -263,7 +263,7 @@ def bounded_class(provided_worker: Any) -> Any:  # noqa: ANN401 -- classes of Mi
                     process.kill()
 
         def invoke(self, event: Any, request_id: str, **options: Any) -> Any:  # noqa: ANN401 -- JSON
-            """Say what Lambda says of a process that was killed."""
+            """Return what Lambda says of a process that was killed."""
             answer = super().invoke(event, request_id, **options)
             if self.out_of_memory and answer["status"] == "error":
                 said = {**KILLED, "errorMessage": f"RequestId: {request_id} Error: {KILLED['errorMessage']}"}

@@ -113,12 +113,12 @@ class Node:
         return self.installation.nodetool(self.directory, self._ports, *arguments)
 
     def runs(self) -> bool:
-        """Tell whether its process is there."""
+        """Return whether its process is there."""
         found = identify(self.pid)
         return found is not None and found.find() is not None
 
     def _serves(self) -> bool:
-        """Tell whether it lets us in: where it wants a password, the first user is made after the port is open."""
+        """Return whether it lets us in: where it wants a password, the first user is made after the port is open."""
         requests = [cql.startup(), cql.plain_credentials(*ANONYMOUS)]
         with socket.create_connection((LOOPBACK, self._ports.clients), timeout=_ANSWER_LIMIT_S) as probe:
             for request in requests:

@@ -53,7 +53,7 @@ def _window(window: DagWindow, *, several: bool) -> str:
 
 
 def describe_objects(objects: ObjectAccounting) -> str:
-    """Say what became of the objects."""
+    """Return what became of the objects."""
     if objects.complete and not objects.failed:
         later = f" (of {count(objects.unconfirmed)} only seen at the trial's tear-down)" if objects.unconfirmed else ""
         return f"All {count(objects.expected)} objects were written, read as often as the DAG says, and removed{later}."

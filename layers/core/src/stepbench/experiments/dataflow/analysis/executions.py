@@ -41,12 +41,12 @@ class Execution(NamedTuple):
 
     @property
     def completed(self) -> bool:
-        """Tell whether all of its tasks are done."""
+        """Return whether all of its tasks are done."""
         return self.t4_ns > 0 or (self.end is not None and self.end.completed)
 
     @property
     def failed(self) -> bool:
-        """Tell whether it ended without."""
+        """Return whether it ended without."""
         return not self.completed and self.end is not None
 
 
@@ -128,7 +128,7 @@ class ExecutionTasks:
 
     @property
     def whole(self) -> bool:
-        """Tell whether each of the DAG's tasks has a row that counts."""
+        """Return whether each of the DAG's tasks has a row that counts."""
         return len(self.counted) == self.dag.tasks
 
     def of(self, stage: Stage) -> list[TaskRow]:

@@ -100,7 +100,7 @@ class DataflowView:
 
     @property
     def whole(self) -> bool:
-        """Tell whether every object was written and read as often as the DAGs say, and nothing is left."""
+        """Return whether every object was written and read as often as the DAGs say, and nothing is left."""
         return all(trial.findings.objects.complete for trial in self.trials)
 
 

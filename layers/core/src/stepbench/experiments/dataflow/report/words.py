@@ -87,7 +87,7 @@ def describe_dag(dag: Dag) -> str:
 
 
 def describe_objects(found: ObjectAccounting) -> str:
-    """Say what became of all objects, in one sentence that adds up."""
+    """Return what became of all objects, in one sentence that adds up."""
     head = f"{digits.counted(found.expected, 'object')} expected: {digits.count(found.written)} written"
     if found.complete:
         return (
@@ -108,7 +108,7 @@ def describe_objects(found: ObjectAccounting) -> str:
 
 
 def describe_all_objects(found: Sequence[ObjectAccounting]) -> str:
-    """Say in one sentence what became of the objects of all trials together."""
+    """Describe in one sentence what became of the objects of all trials together."""
     broken = sum(not each.complete for each in found)
     objects, reads = sum(each.expected for each in found), sum(each.reads for each in found)
     if broken:
@@ -121,7 +121,7 @@ def describe_all_objects(found: Sequence[ObjectAccounting]) -> str:
 
 
 def describe_executions(found: ExecutionAccounting) -> str:
-    """Say what became of all executions."""
+    """Return what became of all executions."""
     parts = [(found.failed, "failed"), (found.unfinished, "without an end")]
     wrong = "".join(f", {digits.count(number)} {what}" for number, what in parts if number)
     tries = f", {digits.count(found.failed_attempts)} failed" if found.failed_attempts else ""
@@ -152,7 +152,7 @@ def object_rows(found: ObjectAccounting) -> Iterator[tuple[str, str, int | None,
 
 
 def describe_passing(window: DagWindow) -> str:
-    """Say how much of the time goes to passing data, and how much to orchestration."""
+    """Return how much of the time goes to passing data, and how much to orchestration."""
     return (
         f"Passing data takes {format_share(window.passing_on_path)} of the time along the critical path and "
         f"{format_share(window.passing_of_tasks)} of all tasks' time; orchestration takes "
@@ -161,7 +161,7 @@ def describe_passing(window: DagWindow) -> str:
 
 
 def describe_critical(found: tuple[CriticalTask, ...]) -> str:
-    """Say which task each level waits for; where that is not always the same stage, the most frequent one first."""
+    """Return which task each level waits for; where that is not always the same stage, the most frequent one first."""
     levels = groupby(found, key=lambda each: each.level)
     return ", then ".join(" or ".join(map(_critical_task, level)) for _, level in levels)
 
@@ -257,12 +257,12 @@ Outcome = Literal["reconfigured", "kept"]
 
 
 def tuning_outcome(step: TuningStep) -> Outcome:
-    """Say in a word what was done."""
+    """Describe in a word what was done."""
     return "reconfigured" if step.reconfigured else "kept"
 
 
 def describe_decision(found: TuningDecision) -> str:
-    """Say what is weighed: the requests gained over the look-ahead against those lost; a static store weighs none."""
+    """Return what is weighed: the requests gained over the look-ahead against those lost; static stores weigh none."""
     if found.mode == "static":
         return digits.NONE
     gain = found.new_benefit - found.old_benefit

@@ -16,7 +16,7 @@ class Kind(Protocol):
     """A kind of parameter."""
 
     def allows(self, value: Parameter) -> bool:
-        """Tell whether a parameter may have a value."""
+        """Return whether a parameter may have a value."""
 
     def expected(self) -> str:
         """Return what it has to be: "a number from 0 to 10"."""
@@ -33,7 +33,7 @@ class Number(NamedTuple):
     whole: bool = False
 
     def allows(self, value: Parameter) -> bool:
-        """Tell whether it is such a number; true and false are none."""
+        """Return whether it is such a number; true and false are none."""
         if isinstance(value, (bool, str)) or not math.isfinite(value):
             return False
         return self.least <= value <= self.most and (not self.whole or value == int(value))
@@ -56,7 +56,7 @@ class Choice(NamedTuple):
     words: tuple[str, ...]
 
     def allows(self, value: Parameter) -> bool:
-        """Tell whether it is one of them."""
+        """Return whether it is one of them."""
         return value in self.words
 
     def expected(self) -> str:
@@ -72,7 +72,7 @@ class Text(NamedTuple):
     """A parameter that takes any text."""
 
     def allows(self, value: Parameter) -> bool:
-        """Tell whether it is a text."""
+        """Return whether it is a text."""
         return isinstance(value, str)
 
     def expected(self) -> str:

@@ -80,7 +80,7 @@ def find_changes(
 
 
 def is_notable(change: TransferChange) -> bool:
-    """Tell whether a level changes by 5 % or more."""
+    """Return whether a level changes by 5 % or more."""
     return abs((change.ratio.value or 1.0) - 1) >= NOTABLE
 
 

@@ -21,7 +21,7 @@ MODES, HOURS, WEEKDAYS, CHANGES = 0.02, 0.01, 0.01, 0.01
 
 
 def found_among(p_values: Sequence[float | None], level: float) -> tuple[bool, ...]:
-    """Tell which of several tests reject, so that one of those that should not does with at most this probability."""
+    """Return which of several tests reject, so that one of those that should not does with at most this probability."""
     ascending = sorted(value for value in p_values if value is not None)
     limit = -1.0
     for place, value in enumerate(ascending):

@@ -59,7 +59,7 @@ def find_plateau(cells: Sequence[TransferCell]) -> TransferPlateau:
 
 
 def _surpasses(larger: TransferCell, smaller: TransferCell, tolerance: float) -> bool:
-    """Tell whether one mean is above another by more than a share of it, beyond chance."""
+    """Return whether one mean is above another by more than a share of it, beyond chance."""
     more = (larger.mean_mib_per_s.value or 0) - (1 + tolerance) * (smaller.mean_mib_per_s.value or 0)
     return more > _ERRORS * math.hypot(_error(larger), (1 + tolerance) * _error(smaller))
 

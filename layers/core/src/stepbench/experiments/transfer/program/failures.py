@@ -20,7 +20,7 @@ _OF_FILE = frozenset({WRONG_DIGEST, "EIO", "EACCES", "EPERM"})
 
 
 def is_damage(error: str) -> bool:
-    """Tell whether a row's `error` is the file's own: `SeedFiles` then makes it anew before the next trial."""
+    """Return whether a row's `error` is the file's own: `SeedFiles` then makes it anew before the next trial."""
     return error in _OF_FILE
 
 

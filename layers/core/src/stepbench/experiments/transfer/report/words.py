@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def describe_stand_ins(stand_ins: Mapping[str, str]) -> str:
-    """Say what was measured in place of AWS's services."""
+    """Return what was measured in place of AWS's services."""
     names = ", ".join(name_of(what, stand_ins) for what in stand_ins)
     return f"Not AWS's: {names}. These times say nothing about AWS."
 
 
 def describe_span(findings: TransferFindings) -> str:
-    """Say over which time the reads began: `2023-12-05 to 2024-01-04, 30 days`."""
+    """Describe over which time the reads began: `2023-12-05 to 2024-01-04, 30 days`."""
     if findings.begin is None or findings.end is None:
         return "no reads"
     begin, end = findings.begin.astimezone(UTC), findings.end.astimezone(UTC)
@@ -44,7 +44,7 @@ def describe_span(findings: TransferFindings) -> str:
 
 
 def format_modes(modes: TransferModes) -> str:
-    """Say where the modes lie, with their shares: `45 (31 %), 220 (69 %)`; of one, that it is one."""
+    """Return where the modes lie, with their shares: `45 (31 %), 220 (69 %)`; of one, that it is one."""
     if modes.p_value is None:
         return digits.NONE
     if not modes.found or len(modes.modes) < 2:  # noqa: PLR2004 -- several
@@ -56,7 +56,7 @@ def format_modes(modes: TransferModes) -> str:
 
 
 def describe_modes(modes: TransferModes) -> str:
-    """Say how many modes there are and how sure that is, or why nobody knows."""
+    """Return how many modes there are and how sure that is, or why nobody knows."""
     if modes.p_value is None:
         return f"Not judged: {modes.reason}."
     if not modes.found:
@@ -66,7 +66,7 @@ def describe_modes(modes: TransferModes) -> str:
 
 
 def describe_stalls(stalls: TransferStalls) -> str:
-    """Say how many transfers stood still, and for how long."""
+    """Return how many transfers stood still, and for how long."""
     if not stalls.transfers:
         return f"none of {digits.counted(stalls.judged, 'transfer')}"
     median = f", {digits.rounded(stalls.median_s)} s in half the cases" if stalls.median_s is not None else ""
@@ -75,7 +75,7 @@ def describe_stalls(stalls: TransferStalls) -> str:
 
 
 def describe_plateau(plateau: TransferPlateau) -> str:
-    """Say from which size on the rate rises no more, and whether that may be the client's own limit."""
+    """Describe from which size on the rate rises no more, and whether that may be the client's own limit."""
     if plateau.reason is not None:
         return f"Not judged: {plateau.reason}."
     if plateau.from_mib is None or plateau.mib_per_s is None:
@@ -91,12 +91,12 @@ def describe_plateau(plateau: TransferPlateau) -> str:
 
 
 def describe_hours(found: TransferDependence) -> str:
-    """Say whether rates depend on the hour, and which hours differ."""
+    """Return whether rates depend on the hour, and which hours differ."""
     return _describe_dependence(found, "hour of the day", [f"{each.at:02d}" for each in found.levels])
 
 
 def describe_weekdays(found: TransferDependence) -> str:
-    """Say whether rates depend on the weekday, and which differ."""
+    """Return whether rates depend on the weekday, and which differ."""
     return _describe_dependence(found, "weekday", [WEEKDAYS[each.at] for each in found.levels])
 
 
@@ -115,7 +115,7 @@ def _describe_dependence(found: TransferDependence, what: str, names: Sequence[s
 
 
 def describe_change(pair_name: str, change: TransferChange) -> str:
-    """Say when a level changes, and by how much."""
+    """Return when a level changes, and by how much."""
     at, first, last = (each.astimezone(UTC) for each in (change.at, change.earliest, change.latest))
     within = f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}"
     ratio = digits.shown(change.ratio, digits.TIMES).in_sentence()
@@ -123,7 +123,7 @@ def describe_change(pair_name: str, change: TransferChange) -> str:
 
 
 def describe_sandboxes(found: TransferSandboxes, stand_ins: Mapping[str, str]) -> str:
-    """Say how far the two reads of one sandbox go together, or why nobody knows."""
+    """Return how far the two reads of one sandbox go together, or why nobody knows."""
     sandboxes = digits.counted(found.n, "sandbox")
     of = f"Of {sandboxes} of {name_of(found.platform, stand_ins)} that read from both sources"
     value, low, high = found.correlation.value, found.correlation.low, found.correlation.high
@@ -137,7 +137,7 @@ def describe_sandboxes(found: TransferSandboxes, stand_ins: Mapping[str, str]) -
 
 
 def describe_accounting(found: TransferAccounting) -> str:
-    """Say what became of all reads, in one sentence that adds up."""
+    """Return what became of all reads, in one sentence that adds up."""
     rows = found.ok + found.failed + found.unknown
     whole = digits.counted(rows, "row") if found.offered is None else f"{digits.counted(found.offered, 'read')} offered"
     missing = "" if found.missing is None else f", {digits.count(found.missing)} missing"
