@@ -97,7 +97,7 @@ def invoke(options: argparse.Namespace) -> int:
 
 
 def sweep(options: argparse.Namespace) -> int:
-    """Free what runs that are over hold."""
+    """Release what ended runs still hold."""
     from stepbench_tools.local.stack import remote_stack
     from stepbench_tools.local.sweeping import running_stack, sweep
 
@@ -117,7 +117,7 @@ def _counted(processes: Sequence[str]) -> str:
 
 
 def load_host(options: argparse.Namespace) -> int:
-    """Be a load host of a deployed stack."""
+    """Serve as a load host of a deployed stack."""
     from stepbench.load_host.__main__ import main
     from stepbench_tools.local.load_host import program_arguments
     from stepbench_tools.local.stack import remote_stack

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.report.junit import Case, Suite, to_xml
-from stepbench.report.verdicts import caveat_lines, describe_few_runs, describe_outcome, regressions, tell, tell_result
+from stepbench.report.verdicts import (
+    caveat_lines,
+    describe_few_runs,
+    describe_outcome,
+    format_result,
+    format_verdict,
+    regressions,
+)
 from stepbench_tools.printing.parts import escape
 from stepbench_tools.printing.suite import RAN_WHOLE
 from stepbench_tools.printing.verdict_markdown import markdown_rows
@@ -27,7 +34,7 @@ def format_markdown(found: RunComparison) -> str:
     """Return a heading, a table with a row for each comparison, and the sentences of those that regressed."""
     lines = [f"### {escape(describe_outcome(found))}", "", *map(escape, _sides(found)), ""]
     lines += markdown_rows(found.verdicts, "A", "B")
-    worse = [f"- {escape(tell(verdict))}" for verdict in found.verdicts if regressions(verdict)]
+    worse = [f"- {escape(format_verdict(verdict))}" for verdict in found.verdicts if regressions(verdict)]
     caveats = [f"- {escape(line)}" for line in caveat_lines(found)]
     caveats = ["", "Doubtful:", *caveats] if caveats else []
     ending = ["", *map(escape, (*_left_out(found), *_single(found)))]
@@ -46,11 +53,11 @@ def format_junit(found: RunComparison) -> str:
 def _case(verdict: Verdict) -> Case:
     worse = regressions(verdict)
     if verdict.unlike:
-        return Case(verdict.b.group, verdict.subject, "skipped", tell_result(verdict))
+        return Case(verdict.b.group, verdict.subject, "skipped", format_result(verdict))
     if not worse:
         return Case(verdict.b.group, verdict.subject)
     names = ", ".join(effect.measure for effect in worse)
-    return Case(verdict.b.group, verdict.subject, "failed", f"{names} regressed. {tell_result(verdict)}")
+    return Case(verdict.b.group, verdict.subject, "failed", f"{names} regressed. {format_result(verdict)}")
 
 
 def _sides(found: RunComparison) -> Iterator[str]:
@@ -59,8 +66,8 @@ def _sides(found: RunComparison) -> Iterator[str]:
 
 
 def _lines(found: RunComparison) -> Iterator[str]:
-    yield from (f"regressed  {tell(verdict)}" for verdict in found.verdicts if regressions(verdict))
-    yield from (f"           {tell(verdict)}" for verdict in found.verdicts if not regressions(verdict))
+    yield from (f"regressed  {format_verdict(verdict)}" for verdict in found.verdicts if regressions(verdict))
+    yield from (f"           {format_verdict(verdict)}" for verdict in found.verdicts if not regressions(verdict))
 
 
 def _single(found: RunComparison) -> Iterator[str]:

@@ -90,7 +90,7 @@ class Warmable(Protocol):
 
     async def warm_up(self) -> None:
         """
-        After `open`: make the connections of a writer's clients, so that none is made under load.
+        Make the connections of a writer's clients after `open`, so that none is made under load.
 
         A driver needs none where `open` makes the only one. Raises TargetUnavailableError.
         """

@@ -191,7 +191,7 @@ class LoadHost:
 
 def run_load_host(place: Place) -> None:
     """
-    Be a load host until a signal asks to stop; what runs then runs to its end, unless a second signal comes.
+    Serve as a load host until a signal asks to stop; running items end first, unless a second signal comes.
 
     Raises:
         botocore.exceptions.ClientError: there is no such function, or the right to read its variables is missing.

@@ -61,7 +61,7 @@ def verdict_views(summary: RunSummary) -> VerdictViews:
 
 def verdict_lines(summary: RunSummary, most: int = TERMINAL_LINES) -> tuple[str, ...]:
     """Return a line for each verdict that is reported, `most` at most, and how many more there are."""
-    lines = [tell(verdict) for verdict in first_reported(summary.verdicts, most)]
+    lines = [format_verdict(verdict) for verdict in first_reported(summary.verdicts, most)]
     rest = len(summary.verdicts) - len(lines)
     more = f"{digits.counted(rest, 'more comparison')} in the report" if rest and lines else ""
     ending = "; ".join(filter(None, (more, describe_left_out(summary))))
@@ -76,12 +76,12 @@ def describe_left_out(summary: RunSummary) -> str:
     return f"{further}; `stepbench compare RUN#TRIAL RUN#TRIAL` compares any two trials" if left_out else ""
 
 
-def tell(verdict: Verdict) -> str:
+def format_verdict(verdict: Verdict) -> str:
     """Return a line by itself: what is compared, and what came of it."""
-    return f"{verdict.subject}: {tell_result(verdict)}"
+    return f"{verdict.subject}: {format_result(verdict)}"
 
 
-def tell_result(verdict: Verdict) -> str:
+def format_result(verdict: Verdict) -> str:
     """Return the verdict's sentence, with what makes it doubtful, and which sides are an emulator's."""
     sides = [side.name for side in (verdict.a, verdict.b) if side.emulated]
     emulated = f" Emulated, not AWS: {', '.join(dict.fromkeys(sides))}." if sides else ""

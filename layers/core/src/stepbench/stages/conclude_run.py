@@ -46,14 +46,14 @@ def conclude_run(task: ConcludeRunInput, services: Services) -> ConcludeRunOutpu
         changes = {"state": state, "finished_at": services.now(), **_result(task, services)}
         ended = RunRecord.model_validate({**run.model_dump(), **changes})
         announce(RUN_SUCCEEDED if state == "succeeded" else RUN_FAILED, ended, services)
-        _tell_regressions(task, ended, services)
+        _announce_regressions(task, ended, services)
         closed = services.register.change(task.run_id, GOING_ON, **changes)
         if closed is not None:
             put_spent(closed.spent_usd, closed.team, services.settings)
     return ConcludeRunOutput(state=state, admitted=leave(task.run_id, services))
 
 
-def _tell_regressions(task: ConcludeRunInput, run: RunRecord, services: Services) -> None:
+def _announce_regressions(task: ConcludeRunInput, run: RunRecord, services: Services) -> None:
     """Announce what got worse, but for suspicions that no further run has confirmed yet."""
     if task.report is None:
         return

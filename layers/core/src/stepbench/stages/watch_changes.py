@@ -97,7 +97,7 @@ def watch_changes(
     task: WatchChangesInput, services: Services, build: BuildDriver = build_driver, pace: WatchPace | None = None
 ) -> WatchChangesOutput:
     """
-    Hold the watch for the lane's turn, if it is that.
+    Hold the watch if it is the lane's turn.
 
     Raises:
         TargetUnavailableError: the store cannot be reached, cannot be watched, or has ended the watch; or the trial no

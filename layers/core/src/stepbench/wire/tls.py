@@ -74,7 +74,7 @@ class TlsSession:
         return b"".join(parts)
 
     def decrypt_into(self, view: memoryview, data: bytes | memoryview = b"") -> int:
-        """As `decrypt`, into memory from its begin; return how many bytes, 0 for none. What has no place is kept."""
+        """Decrypt into the beginning of a buffer; return how many bytes, 0 for none. What does not fit is kept."""
         if data:
             self._incoming.write(data)
         at = 0

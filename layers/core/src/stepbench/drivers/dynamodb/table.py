@@ -218,7 +218,7 @@ class TableAutoscaling:
         )
 
     async def remove(self) -> None:
-        """Deregister, which deletes the policy and its alarms too. Raises TargetUnavailableError."""
+        """Deregister autoscaling, which deletes the policy and its alarms, too. Raises TargetUnavailableError."""
         try:
             await self._call("deregister_scalable_target")
         except TargetUnavailableError as error:

@@ -89,7 +89,7 @@ class StreamMapping:
         self._in_arn = f":table/{table}/stream/"
 
     async def ensure(self, stream_arn: str) -> None:
-        """Create it, unless it is there."""
+        """Create the mapping, unless it exists."""
         if await self._find() is None:
             request = mapping_request(self._target, stream_arn, self._receiver_arn, self._failures_arn)
             client = await self._aws.client("lambda")

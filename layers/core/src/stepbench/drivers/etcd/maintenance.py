@@ -33,7 +33,7 @@ _LITTLE_BYTES = 2**20
 
 async def reclaim_space(cluster: EtcdCluster) -> bool:
     """
-    Compact and defragment every member that answers, for some 40 s a call at most; False: call again.
+    Compact and defragment every member that answers, for some 40 s at most; return False if more is to do.
 
     Raises:
         TargetUnavailableError: none answers, or one refuses.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.experiments.report.headline import describe_media, headline_lines
 from stepbench.report.thresholds import describe_missed, describe_undecided
-from stepbench.report.verdicts import first_reported, tell
+from stepbench.report.verdicts import first_reported, format_verdict
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 
 def short_answer(summary: RunSummary) -> tuple[str, ...]:
     """Return which thresholds were missed or not decided, and the first verdict; without one, a line for each trial."""
-    first = describe_media(summary) or tuple(map(tell, first_reported(summary.verdicts, 1)))
+    first = describe_media(summary) or tuple(map(format_verdict, first_reported(summary.verdicts, 1)))
     thresholds = tuple(filter(None, (describe_missed(summary), describe_undecided(summary))))
     return (*thresholds, *first) if first else headline_lines(summary)

@@ -41,7 +41,7 @@ class Credentials(NamedTuple):
     session_token: str = ""
 
     def __repr__(self) -> str:
-        """Says whose, never the secret: this may end in a log or a test report."""
+        """Show the key's id, never the secret: this may end in a log or a test report."""
         return f"Credentials(access_key={self.access_key!r})"
 
 

@@ -41,7 +41,7 @@ class CallLimit:
             self.end()
 
     def end(self) -> None:
-        """Shut down what is in use; all that comes later, too."""
+        """Shut down the connection in use, and each that is taken later."""
         self.is_over = True
         with self._lock, suppress(OSError):
             if self.socket is not None:

@@ -196,7 +196,7 @@ class GrpcConnection:
     # --- a peer that says nothing --------------------------------------------------------------------------------
 
     def _check_liveness(self) -> None:
-        """While something is awaited, see that the server still says something."""
+        """Check that the server still sends something while an answer is awaited."""
         self._ping_timer = None
         if not self._session.streams:
             return

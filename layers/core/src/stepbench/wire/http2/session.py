@@ -96,7 +96,7 @@ class Http2Session:
 
     @property
     def has_outgoing(self) -> bool:
-        """There is something to be sent."""
+        """Return whether there is something to send."""
         return bool(self._frames)
 
     def take(self) -> tuple[bytes, OutgoingBytes]:
@@ -205,7 +205,7 @@ class Http2Session:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"an answer on stream {stream_id}, which nobody has asked for")
 
     def _end(self, stream_id: int) -> None:
-        """Forget a stream on which the peer has said everything; where we have not, nobody would listen any more."""
+        """Forget a stream that the peer has ended, and cancel what we would still send: nobody reads it."""
         del self.streams[stream_id]
         if self._uploads.drop(stream_id):
             self._reset(stream_id, ErrorCode.CANCEL)
@@ -269,7 +269,7 @@ class Http2Session:
         stream.take_end(StreamEnd(code, f"the server reset the stream: {code.name}", code is ErrorCode.REFUSED_STREAM))
 
     def _take_goaway(self, last_id: int, code: int) -> None:
-        """Streams behind the last one that it names have not been looked at, and those that wait never left."""
+        """End the streams behind the last one that it names, which the peer has not read, and those that wait."""
         self.is_accepting = False
         ended = StreamEnd(ErrorCode(code), f"the server says goodbye: {ErrorCode(code).name}", untouched=True)
         refused = [stream for stream_id, stream in self.streams.items() if stream_id > last_id & MAX_STREAM]

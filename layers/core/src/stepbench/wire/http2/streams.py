@@ -94,7 +94,7 @@ class Uploads:
         self._under_way[stream] = _Upload(data, self._initial_window, ends=ends)
 
     def drop(self, stream: int) -> bool:
-        """Forget a stream; whether it had not ended on our side."""
+        """Forget a stream; return whether it had not ended on our side."""
         return self._under_way.pop(stream, None) is not None
 
     @property

@@ -81,7 +81,7 @@ class SlotMap:
         return self._nodes[key_slot(key)]
 
     def follow(self, redirect: Redirect) -> None:
-        """Remember that a slot has moved; nothing, if it was only asked for elsewhere."""
+        """Remember that a slot has moved; a redirection of one request (ASK) changes nothing."""
         if not redirect.ask:
             self._nodes[redirect.slot] = redirect.node
 

@@ -133,7 +133,7 @@ class RespConnection(InOrderConnection[Reply]):
             self._socket.end(UNASKED)
 
     def _take(self, now_ns: int, data: bytes) -> None:
-        """Anything but a common reply by itself."""
+        """Read whatever is not a single common reply."""
         reason = ""
         try:
             replies: Sequence[Reply] = self._reader.feed(data)

@@ -56,7 +56,7 @@ METHODS = {
 
 
 def patch(modules: Mapping[str, Any], wait_scale: float) -> None:
-    """Mend all of it; `wait_scale` is a factor on Waits and retry intervals, for tests."""
+    """Patch LocalStack's state machines; `wait_scale` is a factor on Waits and retry intervals, for tests."""
     accept_whole_percentages(modules[_PARSER])
     wait_exactly(modules[_WAIT], modules[_TIMESTAMP], modules[_RETRIER], wait_scale)
     stay_stopped(modules[_ENVIRONMENT])

@@ -22,7 +22,7 @@ class _Time:
         return getattr(self._module, name)
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, unless it is for so long exactly, as no Wait of ours is."""
+        """Sleep, except for exactly this time, which no Wait of ours has."""
         if seconds != BEFORE_FIRST_STATE_S:
             self._module.sleep(seconds)
 
