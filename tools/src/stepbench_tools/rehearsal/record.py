@@ -55,9 +55,9 @@ class Rehearsal(Contract):
     """
     One rehearsal; fields that former versions wrote are kept.
 
-    emulator: which one has played AWS; "" on AWS. artefacts: the bucket of the deployment, whose name tells accounts
-    apart without their numbers. bound_usd: what it may cost. undeployed: why it could not be deployed. ended: why it
-    ended early; "" where it went through.
+    emulator: which one has played AWS; "" on AWS. artefacts: the bucket of the deployment, whose name
+    distinguishes accounts without their numbers. bound_usd: what it may cost. undeployed: why it could not be
+    deployed. ended: why it ended early; "" where it went through.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -81,7 +81,7 @@ class Rehearsal(Contract):
 
     @property
     def good(self) -> bool:
-        """Tell whether all of it went through, nothing is left for certain, and nothing was refuted."""
+        """Return whether all of it went through, nothing is left for certain, and nothing was refuted."""
         wrong = [self.ended, *(run.failure for run in self.runs)]
         wrong += [each.id for each in self.assumptions if each.status == "refuted"]
         clean = self.deletion is not None and not (self.deletion.left or self.deletion.unlisted)

@@ -2,7 +2,7 @@
 Whether two sides of a comparison are alike in all but what is under study: the one question of comparability.
 
 Verdicts, `compare` and the dashboard ask it of two trials. A series of regressions is stricter, but for the version of
-what serves, which it notes (`run_series`). What is not alike is told, and decides nothing. In plain Python, since the
+what serves, which it notes (`run_series`). What is not alike decides nothing. In plain Python, since the
 report's function starts without NumPy.
 """
 

@@ -57,7 +57,7 @@ class Bucket(NamedTuple):
     source: str = _DEFAULT
 
     def lasts(self, load: tuple[LoadStep, ...], each: int) -> bool:
-        """Tell whether a full bucket has enough for a load, of whose events each takes so many tokens."""
+        """Return whether a full bucket has enough for a load, of whose events each takes so many tokens."""
         left = float(self.size)
         for step in load:
             left = min(self.size, left + (self.refill_per_s - each * step.rate_per_s) * step.length_s)

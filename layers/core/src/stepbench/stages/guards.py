@@ -88,7 +88,7 @@ def read_quotas(trials: Sequence[Expanded], services: Services) -> Quotas | None
     """
     Return the account's quotas, those of Step Functions only where trials start executions; None of an emulator.
 
-    AWS's defaults where they cannot be read, which the log tells, too. They are kept for an hour: DynamoDB answers no
+    AWS's defaults where they cannot be read, which the log says, too. They are kept for an hour: DynamoDB answers no
     more than about once a minute, and each run is checked twice.
     """
     if services.settings.emulator:

@@ -91,7 +91,7 @@ def _gaps_under_load(evidence: Evidence) -> list[WatchGap]:
 
 
 def _describe_gap(evidence: Evidence, gap: WatchGap) -> str:
-    """Tell the span in seconds of the phase in which it began, or of the first one."""
+    """Return the span in seconds of the phase in which it began, or of the first one."""
     starts_ns = evidence.records.starts_ns
     phase = max((each for each in starts_ns if starts_ns[each] <= gap.from_ns), default=min(starts_ns))
     from_s, to_s = ((at_ns - starts_ns[phase]) / NS_PER_S for at_ns in (gap.from_ns, gap.to_ns))

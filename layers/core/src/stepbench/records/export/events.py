@@ -48,7 +48,9 @@ _OFFERED = (
     ),
     Column("writer", "uint16", "number", "The writer, from 0."),
     Column("slice", "uint16", "number", "The slice of at most 10 minutes of its phase, from 0."),
-    Column("attempt", "uint8", "number", "The writer's attempt at its slice, from 0.", "neither row nor arrival tells"),
+    Column(
+        "attempt", "uint8", "number", "The writer's attempt at its slice, from 0.", "neither row nor arrival has it"
+    ),
     Column("sequence", "int64", "number", "Place within the writer's slice (in closed loop: of the attempt), from 0."),
     Column("t0_ns", "int64", "ns", "Intended send time, by the schedule; in closed loop when the client was ready."),
     Column("t1_ns", "int64", "ns", "The request was handed to the kernel; the writer's clock.", _NOT_SENT),
@@ -57,7 +59,7 @@ _OFFERED = (
     Column("error", "category", "code", "The store's error; empty where there is none."),
 )
 _ARRIVALS = (
-    Column("t3_ns", "int64", "ns", "The store's own time of the event.", "not arrived, or the store tells none"),
+    Column("t3_ns", "int64", "ns", "The store's own time of the event.", "not arrived, or the store reports none"),
     Column("t4_ns", "int64", "ns", "First arrival: the receiver's first statement, by its clock.", "not arrived"),
     Column("matching", "bool", "yes or no", "To pass the trigger's filter; yes where there is none."),
     Column("arrivals", "int32", "count", "Deliveries, the first included; duplicates are those after it."),
