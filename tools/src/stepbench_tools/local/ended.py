@@ -56,15 +56,15 @@ class ServerWatch:
         """
         Return how a server ended, "" while it runs.
 
-        Of PostgreSQL, the server itself may be gone a moment before the shell that tells its signal: one more look.
+        Of PostgreSQL, the server itself may be gone a moment before the shell that has its signal: one more look.
         The kernel says once how a child has ended, and one process may be several servers, as Redis with and without
         TLS is.
         """
         self._ends.update((each, how) for each in server.processes if each not in self._ends and (how := _end_of(each)))
         ends = [self._ends[each] for each in server.processes if each in self._ends]
-        told = [how for how in ends if how != _GONE]
-        if told or not ends or len(server.processes) == 1 or server.name in self._suspected:
-            return (told or ends or [""])[0]
+        known = [how for how in ends if how != _GONE]
+        if known or not ends or len(server.processes) == 1 or server.name in self._suspected:
+            return (known or ends or [""])[0]
         self._suspected.add(server.name)
         return ""
 

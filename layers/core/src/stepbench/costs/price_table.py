@@ -25,7 +25,7 @@ DEFAULT_REGION = "us-east-1"
 
 class PriceFilter(Contract):
     """
-    What tells a product of AWS's price list from all others of its service and region.
+    What says a product of AWS's price list from all others of its service and region.
 
     service: the service code of the Price List API. usages: usage types, without the region's code before it; the first
     is the usual one, some regions have others; `*` at the end stands for anything. attributes: further ones, by their

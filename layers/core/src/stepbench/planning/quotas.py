@@ -123,7 +123,7 @@ def _sandbox_problems(trials: Sequence[Expanded], quotas: Quotas) -> Iterator[Pr
         message = (
             f"needs {needed:,} concurrent executions of Lambda ({found.writers:,} writers, {found.others:,} "
             f"{found.others_name}, {OTHER_FUNCTIONS} others), and the account has "
-            f"{_told(quotas.sandboxes, quotas.sandboxes_source)}"
+            f"{_with_source(quotas.sandboxes, quotas.sandboxes_source)}"
         )
         remedy = "Lower writers or max_concurrency, offer less, or have Lambda's quota Concurrent executions raised."
         field, value = found.field
@@ -138,17 +138,17 @@ def _unit_problems(trials: Sequence[Expanded], quotas: Quotas) -> Iterator[Probl
         at, most = f"trials[{trial.source}].target.capacity", quotas.table_write_units
         units = provisioned_units(trial.plan)
         if units is not None and units > min(most, quotas.account_write_units):
-            told = _told(min(most, quotas.account_write_units), quotas.units_source)
-            message = f"asks for {units:,} write units, and the account gives a table {told}"
+            given = _with_source(min(most, quotas.account_write_units), quotas.units_source)
+            message = f"asks for {units:,} write units, and the account gives a table {given}"
             yield Problem(at, f"{units}", message, "Lower it, or have DynamoDB's quota of write throughput raised.")
         peak = math.ceil(peak_units(offered_plan(trial.plan)))
         if units is None and peak > most:
             message = f"is offered {peak:,} write units a second, and a table of the account takes"
             remedy = "Offer less, or have DynamoDB's quota of table-level write throughput raised."
-            yield Problem(at, target.capacity.mode, f"{message} {_told(most, quotas.units_source)}", remedy)
+            yield Problem(at, target.capacity.mode, f"{message} {_with_source(most, quotas.units_source)}", remedy)
 
 
-def _told(quota: int, source: str) -> str:
+def _with_source(quota: int, source: str) -> str:
     return f"{quota:,}, which is {source}" if source else f"{quota:,}"
 
 
