@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.browser.conftest import assert_fits, unfold
 
-from stepbench.experiments.report.page_templates import PHONE_ROWS, PHONE_SENTENCES
+from stepbench.report.document import PHONE_ROWS, PHONE_SENTENCES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,6 +31,7 @@ from stepbench.contracts.result import (
 )
 from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.contracts.threshold.words import DEFAULTS
+from stepbench.experiments.report.headline import headline_tables
 from stepbench.experiments.report.page import render_page
 from stepbench.report.summary import RunFacts, summarise
 
@@ -269,6 +270,15 @@ def refused_result(result: TrialResult, errors: dict[str, int], unknown: int = 0
 def sample_page(results: Sequence[TrialResult]) -> str:
     """Render the page of a run of these trials."""
     return render_page(sample_summary(results), results, sample_manifest())
+
+
+def headline_rows(summary: RunSummary) -> list[dict[str, str]]:
+    """Return the rows of all headline tables as a terminal is given them, by heading."""
+    return [
+        dict(zip(table.headings("terminal"), map(str, table.cells(row, "terminal")), strict=True))
+        for table in headline_tables(summary)
+        for row in table.rows
+    ]
 
 
 def sample_manifest(run_id: str = "sample-run") -> Manifest:

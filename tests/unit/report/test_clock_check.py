@@ -7,7 +7,8 @@ from tests.samples.estimates import present
 from tests.samples.results import checked_pair, checked_summary, clock_result, sample_manifest
 
 from stepbench.experiments.report.page import render_page
-from stepbench.report.clock_check import clock_drawings, clock_figures
+from stepbench.report.clock_check import clock_figures, clock_section
+from stepbench.report.document import drawings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,9 @@ def test_lost_events_keep_a_curve_below_one_and_are_said() -> None:
 
 def test_a_figure_reaches_the_page_with_its_parameters() -> None:
     """It reaches it in the form that `page.js` takes."""
-    drawing = next(clock_drawings(clock_figures(*summarised())))
+    section = clock_section(*summarised())
+    assert section is not None
+    drawing = next(drawings([section]))
     assert (drawing.place, drawing.chart, set(drawing.data)) == ("clock-0", "clock", {"clocks", "clocks-names", "gap"})
     assert drawing.params["low"] < drawing.params["top"]
 

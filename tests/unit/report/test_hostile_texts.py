@@ -15,8 +15,7 @@ from tests.samples.results import sample_manifest, sample_results, sample_summar
 
 from stepbench.contracts.result import Caveat, Failure, RunSummary, TrialResult
 from stepbench.experiments.report.headline import describe_status
-from stepbench.experiments.report.page import render_page
-from stepbench.experiments.report.page_templates import page_scripts
+from stepbench.experiments.report.page import page_scripts, render_page
 from stepbench.experiments.report.tables import render_csv
 from stepbench.observability import logger
 from stepbench.report.environment import template_environment

@@ -23,7 +23,8 @@ def test_operations_have_a_table_of_their_own() -> None:
     """They have a throughput, and nothing that could be lost."""
     text = render_markdown(sample_summary(numbered((*sample_results(), *operation_results()[:1]))))
     headings = [line for line in text.splitlines() if line.startswith("| trial")]
-    assert [heading.split(" | ")[-1] for heading in headings] == ["lost |", "throughput |"]
+    assert ["lost" in heading for heading in headings] == [True, False]
+    assert ["throughput" in heading for heading in headings] == [False, True]
     assert "| 1,450 ops/s |" in text.split(headings[1])[1]
 
 

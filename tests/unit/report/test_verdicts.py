@@ -9,14 +9,7 @@ from tests.samples.results import sample_manifest, sample_results, sample_summar
 
 from stepbench.contracts.result import RunSummary
 from stepbench.experiments.report.page import render_page
-from stepbench.report.verdicts import (
-    describe,
-    describe_few_runs,
-    effect_rows,
-    first_reported,
-    verdict_lines,
-    verdict_views,
-)
+from stepbench.report.verdicts import describe, describe_few_runs, effect_rows, first_told, of_settings, verdict_lines
 
 
 def test_each_setting_has_a_place_on_the_first_screen() -> None:
@@ -52,7 +45,8 @@ def test_a_terminal_has_a_few_lines_and_says_how_many_more_there_are() -> None:
     *lines, rest = verdict_lines(run)
     assert len(lines) == 6
     assert rest == "3 more comparisons in the report"
-    assert len(verdict_views(run).shown) == 8
+    page = render_page(run, sample_results(), sample_manifest())
+    assert page.count('<li data-aspect="writers"') == 8
     assert verdict_lines(run.model_copy(update={"verdicts": ()})) == ()
 
 
@@ -80,9 +74,8 @@ def test_what_may_be_the_reason_is_said_beside_the_verdict() -> None:
 def test_stores_that_are_only_listed_are_no_setting() -> None:
     """`How long after my write …?` is answered for each before one is set against the other."""
     run = sample_summary(sample_results())
-    for aspect, of_settings in (("target.store", False), ("trial", False), ("writers", True)):
-        views = verdict_views(run.model_copy(update={"verdicts": etcd_verdicts(aspect, 2)}))
-        assert views.of_settings is of_settings
+    for aspect, expected in (("target.store", False), ("trial", False), ("writers", True)):
+        assert of_settings(run.model_copy(update={"verdicts": etcd_verdicts(aspect, 2)})) is expected
 
 
 def test_a_doubt_is_a_link_to_its_caveat() -> None:

@@ -10,7 +10,7 @@ from tests.samples.results import changed, numbered, sample_page
 from tests.unit.report.test_figures import data_of
 
 from stepbench.contracts.measures import Estimate, Replication
-from stepbench.experiments.operations.percentiles import format_percentile, percentile_figures
+from stepbench.experiments.operations.report.percentiles import format_percentile, percentile_figures
 from stepbench.planning import find_plan, parse_plan
 from stepbench.planning.expansion import expand
 

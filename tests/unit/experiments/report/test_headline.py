@@ -7,23 +7,21 @@ import sys
 from typing import TYPE_CHECKING
 
 from tests.samples.estimates import present
-from tests.samples.results import changed, refused_result, sample_page, sample_summary, sample_window
+from tests.samples.results import changed, headline_rows, refused_result, sample_page, sample_summary, sample_window
 from tests.unit.experiments.report.test_page import EVIL, without_script_bodies
 
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat, Failure
 from stepbench.contracts.search import FoundRate, StoppedPhase, Utilisation
 from stepbench.experiments.report.headline import (
-    HEADINGS,
-    describe_search,
     describe_status,
     describe_window,
     headline_lines,
-    headline_rows,
 )
 from stepbench.report.labels import window_rows
 from stepbench.report.summary import TrialStore, missing_result
 from stepbench.report.thresholds import describe_missed
+from stepbench.report.utilisation import describe_search
 from stepbench.report.words import describe_state, format_caveat_kinds, state_of
 
 if TYPE_CHECKING:
@@ -37,17 +35,21 @@ MISSING = missing_result(
 def test_a_row_says_what_a_terminal_has_room_for(summary: RunSummary) -> None:
     """The numbers are those of the page, ready to print."""
     row = headline_rows(summary)[1]
-    assert row.trial == "dynamodb"
-    assert row.provider == "MiniStack 1.5.33 (emulated)"
-    assert (row.n, row.p50, row.p99, row.lost) == ("200", "11.35 ms [10.93, 12.41]", "> drain limit (120 s)", "3")
-    assert row.caveats == "emulated, lost events, short sample"
-    assert list(row.cells()) == list(HEADINGS)
+    numbers = ("200", "11.35 ms [10.93, 12.41]", "> drain limit (120 s)", "3")
+    assert row["trial"] == "dynamodb"
+    assert row["provider"] == "MiniStack 1.5.33 (emulated)"
+    assert (row["n"], row["p50"], row["p99"], row["lost"]) == numbers
+    assert row["caveats"] == "emulated, lost events, short sample"
+    assert list(row) == [
+        *("trial", "provider", "n", "p50", "p90", "p95", "p99", "lost", "bare trigger p50"),
+        "caveats",
+    ]
 
 
 def test_a_trial_without_windows_has_a_row_with_its_error() -> None:
     """A failed trial that is missing from the table would look as if it had never been planned."""
     (row,) = headline_rows(sample_summary([MISSING]))
-    assert (row.trial, row.n, row.p50, row.lost) == ("redis (failed)", "0", "TargetBusyError", "–")  # noqa: RUF001
+    assert (row["trial"], row["n"], row["p50"], row["lost"]) == ("redis (failed)", "0", "TargetBusyError", "–")  # noqa: RUF001
 
 
 def test_one_line_a_trial(summary: RunSummary) -> None:
@@ -118,7 +120,7 @@ def test_lost_events_are_the_windows_own(elastic: tuple[TrialResult, ...]) -> No
     windows = zip(elastic[0].summary.windows, (0, 7), strict=True)
     own = tuple(window.model_copy(update={"lost": lost}) for window, lost in windows)
     rows = headline_rows(sample_summary([changed(elastic[0], windows=own)]))
-    assert [row.lost for row in rows] == ["0", "7"]
+    assert [row["lost"] for row in rows] == ["0", "7"]
 
 
 def test_with_a_filter_the_line_tells_what_it_held_back(summary: RunSummary) -> None:
@@ -128,7 +130,7 @@ def test_with_a_filter_the_line_tells_what_it_held_back(summary: RunSummary) -> 
     trial = summary.trials[0].model_copy(update={"accounting": accounting})
     filtered = summary.model_copy(update={"trials": (trial,)})
     assert "lost 0, 100 held back by the filter" in headline_lines(filtered)[0]
-    assert [row.lost for row in headline_rows(filtered)] == ["0 (100 held back)"]
+    assert [row["lost"] for row in headline_rows(filtered)] == ["0 (100 held back)"]
     assert describe_window(window_rows((trial,))[0]).endswith(
         "; all 200 matching events arrived, 100 held back by the filter."
     )
@@ -263,7 +265,7 @@ def test_a_caveat_stands_beside_the_windows_that_it_is_about(elastic: tuple[Tria
     ]
     rows = headline_rows(sample_summary([changed(elastic[0], caveats=tuple(caveats))]))
     assert len(trial.windows) == 2
-    assert [row.caveats for row in rows] == ["host jitter, clock drift", "clock drift"]
+    assert [row["caveats"] for row in rows] == ["host jitter, clock drift", "clock drift"]
 
 
 def test_a_window_that_fell_behind_says_so_before_its_number(summary: RunSummary) -> None:

@@ -96,7 +96,7 @@ def report_dataset(options: argparse.Namespace) -> int:
     from stepbench.records.storage import layout
     from stepbench.records.storage.dataset_keys import Span
     from stepbench_tools.local.datasets import analyse_dataset
-    from stepbench_tools.printing.transfer_markdown import render_dataset_markdown
+    from stepbench_tools.printing.markdown import render_dataset_markdown
 
     published = () if options.plan is None else _published(options.plan)
     found = analyse_dataset(options.dataset, options.out, Span(options.first, options.end), published)

@@ -12,9 +12,10 @@ from rich.text import Text
 
 from stepbench import digits
 from stepbench.contracts.measure import HEADLINE_QUANTILES
-from stepbench.experiments.report.headline import BARE_TRIGGER, HEADINGS, describe_media, headline_tables
-from stepbench.report.costs import describe_cost, describe_per_dollar
+from stepbench.experiments.report.headline import describe_media, headline_tables
+from stepbench.report.costs import cost_sentences
 from stepbench.report.thresholds import threshold_lines
+from stepbench.report.windows import BARE_TRIGGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from stepbench.contracts.result import RunSummary
+    from stepbench.report.document import Row as TableRow
+    from stepbench.report.document import Table
 
     Row = dict[str, str]
 
@@ -44,8 +47,8 @@ def headline(summary: RunSummary, width: int) -> Group:
     parts += [Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in threshold_lines(summary)]
     parts += [Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in describe_media(summary)]
     everything, missing = "", set[str]()
-    for headings, found in headline_tables(summary):
-        rows = [_row(headings, row.cells()) for row in found]
+    for table in headline_tables(summary):
+        headings, rows = table.headings("terminal"), [_row(table, row) for row in table.rows]
         columns = _columns(headings, rows, width)
         parts += ["", *_table(headings, columns, rows, width)]
         missing |= set(_LEFT_OUT_FIRST) & set(headings) - set(columns or headings)
@@ -53,15 +56,16 @@ def headline(summary: RunSummary, width: int) -> Group:
     if digits.UNSURE in everything:
         parts.append(_note(f"{digits.UNSURE} has no interval: the caveats say why"))
     if missing:
-        named = ", ".join(heading for heading in HEADINGS if heading in missing)
+        named = ", ".join(heading for heading in reversed(_LEFT_OUT_FIRST) if heading in missing)
         parts.append(_note(f"left out at {width} columns: {named}; the report has them, and so has a wider terminal"))
-    parts += [_note(sentence) for sentence in (describe_cost(summary), *describe_per_dollar(summary)) if sentence]
+    parts += map(_note, cost_sentences(summary))
     return Group(*parts)
 
 
-def _row(headings: Sequence[str], cells: Row) -> Row:
+def _row(table: Table, row: TableRow) -> Row:
     """Return a row's cells; what is no number is a dash, except where a trial without events has its reason."""
-    return {heading: _cell(cells[heading], heading, cells["n"]) for heading in headings}
+    found = dict(zip(table.headings("terminal"), map(str, table.cells(row, "terminal")), strict=True))
+    return {heading: _cell(cell, heading, found["n"]) for heading, cell in found.items()}
 
 
 def _cell(cell: str, heading: str, n: str) -> str:

@@ -9,13 +9,13 @@ from stepbench.report.verdicts import (
     caveat_lines,
     describe_few_runs,
     describe_outcome,
-    format_result,
-    format_verdict,
     regressions,
+    tell,
+    tell_result,
+    verdict_table,
 )
-from stepbench_tools.printing.parts import escape
+from stepbench_tools.printing.markdown import escape, to_markdown
 from stepbench_tools.printing.suite import RAN_WHOLE
-from stepbench_tools.printing.verdict_markdown import markdown_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,10 +33,10 @@ def format_text(found: RunComparison) -> str:
 def format_markdown(found: RunComparison) -> str:
     """Return a heading, a table with a row for each comparison, and the sentences of those that regressed."""
     lines = [f"### {escape(describe_outcome(found))}", "", *map(escape, _sides(found)), ""]
-    lines += markdown_rows(found.verdicts, "A", "B")
-    worse = [f"- {escape(format_verdict(verdict))}" for verdict in found.verdicts if regressions(verdict)]
-    caveats = [f"- {escape(line)}" for line in caveat_lines(found)]
-    caveats = ["", "Doubtful:", *caveats] if caveats else []
+    lines += [to_markdown(verdict_table(found.verdicts, "A", "B"))] if found.verdicts else []
+    worse = [f"- {escape(tell(verdict))}" for verdict in found.verdicts if regressions(verdict)]
+    doubts = [f"- {escape(line)}" for line in caveat_lines(found)]
+    doubts = ["", "Doubtful:", *doubts] if doubts else []
     ending = ["", *map(escape, (*_left_out(found), *_single(found)))]
     return "\n".join([*lines, *([""] if worse else []), *worse, *caveats, *ending]).rstrip()
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader
+from jinja2 import Environment, PackageLoader
 
 from stepbench import digits
 from stepbench.contracts.api import PlanList
@@ -84,10 +84,11 @@ def render_comparison(  # noqa: PLR0913 -- a form, and what came of it
 ) -> str:
     """Render what a comparison of two runs found, or why there is none, above the form that chooses two."""
     from stepbench.report import verdicts  # noqa: PLC0415 -- with the analysis, for this page alone
+    from stepbench.report.html import items_to_html  # noqa: PLC0415
 
-    return _render(
-        "compare", offered=offered.runs, a=a, b=b, studied=studied, found=found, problem=problem, words=verdicts
-    )
+    first = verdicts.first_told(found.verdicts, verdicts.MOST_SHOWN) if found else ()
+    told, choice = items_to_html(map(verdicts.verdict_sentence, first)), {"a": a, "b": b, "studied": studied}
+    return _render("compare", offered=offered.runs, found=found, told=told, problem=problem, words=verdicts, **choice)
 
 
 def render_problem(problem: ProblemDetails) -> str:
@@ -149,8 +150,7 @@ def _render(name: str, **values: Any) -> str:  # noqa: ANN401 -- what the templa
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    rooms = [PackageLoader("stepbench.dashboard"), PackageLoader("stepbench.report")]
-    environment = template_environment(ChoiceLoader(rooms))
+    environment = template_environment(PackageLoader("stepbench.dashboard"))
     environment.globals.update(
         address=_address,
         default_team=DEFAULT_TEAM,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepbench.analysis.evidence import Stored
     from stepbench.clock import Clock
     from stepbench.contracts.plan import AnyTrial, TrialRef, TrialSpec
-    from stepbench.contracts.result import TrialResult
+    from stepbench.contracts.result import RunSummary, TrialResult
     from stepbench.contracts.tasks import ExportRecordsOutput, PlanPhaseOutput, StateError
     from stepbench.costs.assumptions import Assumptions
     from stepbench.costs.prices import CostEstimate
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from stepbench.errors import Problem
     from stepbench.records.storage.run_store import RunStore
     from stepbench.records.storage.trial_table import TrialTable
+    from stepbench.report.document import Node, Section, Table
+    from stepbench.report.labels import WindowRow
+    from stepbench.report.run import RunView
     from stepbench.services import Services
     from stepbench.settings import Settings
 
@@ -48,6 +51,11 @@ class Experiment(Protocol):
     @property
     def files(self) -> Files:
         """Return what writes a trial's rows for other programs."""
+        ...
+
+    @property
+    def report(self) -> Report:
+        """Return what a report says of its trials."""
         ...
 
 
@@ -157,4 +165,33 @@ class Files(Protocol):
             AccountingError: the records contradict each other.
             RecordsUnavailableError: bucket or table do not answer.
         """
+        ...
+
+
+class Report(Protocol):
+    """What a report says of an experiment's trials; all of it but `sections` takes a run's summary alone."""
+
+    QUESTION: str
+    """What its trials answer; empty where each of its sections has its own."""
+    LEADS: bool
+    """Its answers stand before the table, in place of those of single windows."""
+
+    def describe_window(self, row: WindowRow) -> str:
+        """Answer for one window in a sentence."""
+        ...
+
+    def headline(self, summary: RunSummary) -> Table | None:
+        """Return a table with a row for each window, for a page, Markdown and a terminal; None without any trial."""
+        ...
+
+    def brief(self, summary: RunSummary) -> Iterator[Node]:
+        """Yield what Markdown has beside that table."""
+        ...
+
+    def answers(self, run: RunView) -> Iterator[Node]:
+        """Yield the answers that are about several windows."""
+        ...
+
+    def sections(self, run: RunView) -> Iterator[Section]:
+        """Yield the page's sections that only its trials have."""
         ...

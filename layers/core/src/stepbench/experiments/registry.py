@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, assert_never, get_args
+
+from stepbench.contracts.measure import ExperimentName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stepbench.clock import Clock
-    from stepbench.contracts.measure import ExperimentName
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
     from stepbench.experiments.protocol import Experiment
@@ -27,6 +30,11 @@ def experiment_of(name: ExperimentName) -> Experiment:
         case _ as unreachable:
             assert_never(unreachable)
     return experiment
+
+
+def experiments() -> Iterator[Experiment]:
+    """Yield all of them, in the order in which a report has them."""
+    yield from map(experiment_of, get_args(ExperimentName))
 
 
 def build_driver(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:

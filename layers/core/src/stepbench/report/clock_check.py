@@ -6,16 +6,35 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepbench.digits import NBSP, NONE, count, offset
 from stepbench.report.curves import Curve, legend_of
+from stepbench.report.document import (
+    Cell,
+    Chart,
+    Column,
+    Figure,
+    Fold,
+    Row,
+    Section,
+    Sentence,
+    Sentences,
+    Span,
+    Table,
+    body,
+    estimate,
+    named,
+    p_value,
+)
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
     from stepbench.contracts.chart_data import WindowSample
     from stepbench.contracts.clock_check import ClockCheck, ClockComparison
-    from stepbench.contracts.result import RunSummary, TrialResult
+    from stepbench.contracts.drawn import WindowSample
+    from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
     from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns
 
@@ -69,15 +88,6 @@ def clock_figures(summary: RunSummary, results: Sequence[TrialResult]) -> tuple[
     )
 
 
-def clock_drawings(figures: Sequence[ClockFigure]) -> Iterator[Drawing]:
-    """Yield the figures as the page draws them."""
-    for place, figure in enumerate(figures):
-        legend = figure.legend
-        params = {**legend.params, "low": figure.low_ms, "top": figure.top_ms}
-        data = {"clocks": figure.curves, "clocks-names": legend.names, "gap": figure.gap}
-        yield Drawing(f"clock-{place}", "clock", data, params)
-
-
 def _figure(
     check: ClockCheck, comparison: ClockComparison, samples: dict[tuple[str, str], WindowSample]
 ) -> ClockFigure:
@@ -121,3 +131,75 @@ def _gap(comparison: ClockComparison, arrived: dict[str, list[float]], events: d
     shares = sorted(bisect_right(found, ks.at_ms) / events[name] for name, found in arrived.items())
     low, high = (round(share, 6) for share in shares)
     return columns(names, [(short(ks.at_ms), low, (low + high) / 2, high, f"D = {ks.d:.3f}")])
+
+
+def clock_section(summary: RunSummary, results: Sequence[TrialResult]) -> Section | None:
+    """Return the section that sets one sandbox against several; None of a run without such a pair."""
+    if not summary.clock_checks:
+        return None
+    said = (
+        "In the first trial of each pair one sandbox wrote and received, so one clock stamped both ends; in the "
+        "second, two sandboxes with a clock each. If the clocks disagreed, the second's distribution would lie beside "
+        "the first's. It may for other reasons, too, since its events take another path."
+    )
+    figures = clock_figures(summary, results)
+    compared = [(check, comparison) for check in summary.clock_checks for comparison in check.comparisons]
+    trials = {trial.name: trial for trial in reversed(summary.trials)}
+    sentences = Sentences(tuple(_sentence(*each, trials) for each in compared), most=None, style="sentences")
+    folded = (Fold(_describe(each), (_drawn(number, each),), plain=number == 0) for number, each in enumerate(figures))
+    caption = (
+        "Kolmogorov and Smirnov's test and the difference of medians (several sandboxes minus one). A D up to the "
+        "critical one does not show that the two are equal."
+    )
+    headings = ("D", f"critical D, 5{NBSP}%", "p", "n, m", "Difference of medians", "Clocks' offset", "Same sandbox")
+    columns = (Column("Measure", number=False), Column("Pair", number=False), *map(Column, headings))
+    table = Table("clock-check-table", caption, columns, body(_cells(*each) for each in compared), phone=True)
+    tests = Fold("The tests in a table", (table,))
+    return Section("clock-check", "Clock check", (Sentence(said), sentences, *folded, tests), link="Clocks")
+
+
+def _describe(figure: ClockFigure) -> str:
+    return f"{figure.title} of {figure.check.a} and {figure.check.b}"
+
+
+def _sentence(check: ClockCheck, comparison: ClockComparison, trials: Mapping[str, TrialSummary]) -> Sentence:
+    pair = f"{MEASURES[comparison.measure]}, {check.a} against {check.b}"
+    return named(pair, trials[check.b], comparison.text, {"clock-check": check.a, "measure": comparison.measure})
+
+
+def _cells(check: ClockCheck, comparison: ClockComparison) -> Row:
+    ks = comparison.ks
+    cells = (
+        Cell(f"{check.a} against {check.b}, {check.window}"),
+        Cell(f"{ks.d:.3f}" if ks else NONE, {"metric": "d", "value": ks.d if ks else None}),
+        Cell(f"{ks.critical_d:.3f}" if ks else NONE, {"metric": "critical_d", "value": ks.critical_d if ks else None}),
+        p_value(ks.p_value if ks else None),
+        Cell(f"{count(ks.n)}, {count(ks.m)}" if ks else NONE, {"metric": "n", "value": ks.n if ks else None}),
+        estimate("median_shift_ms", comparison.median_shift_ms),
+        Cell(offset(check.offset_ms, check.bound_ms), {"metric": "offset_ms", "bound": check.bound_ms}),
+        Cell(
+            f"{count(check.same_sandbox)} of {count(check.events)}",
+            {"metric": "same_sandbox", "value": check.same_sandbox},
+        ),
+    )
+    data = {"clock-check": check.a, "measure": comparison.measure}
+    return Row(Cell(MEASURES[comparison.measure]), cells, data)
+
+
+def _drawn(number: int, figure: ClockFigure) -> Figure:
+    names = figure.legend.names
+    data = {"clocks": figure.curves, "clocks-names": names, "gap": figure.gap}
+    params = {**figure.legend.params, "low": figure.low_ms, "top": figure.top_ms}
+    beyond = " ".join(
+        f"Of {name}, {share * 100:.1f}{NBSP}% lie to the right of the axis or never arrived."
+        for name, share in figure.beyond.items()
+    )
+    caption = (
+        f"{figure.title}: ",
+        Span(figure.check.a, "b"),
+        ", one sandbox, against ",
+        Span(figure.check.b, "b"),
+        f". The upright line is the largest distance D between the two. {beyond}",
+    )
+    drawing = Drawing(f"clock-{number}", "clock", data, params)
+    return Figure((Chart(drawing, f"{_describe(figure)}. {figure.comparison.text}"),), caption)

@@ -6,6 +6,23 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.published import QUANTILE_METRICS
+from stepbench.report.document import (
+    NINETY_FIVE,
+    Cell,
+    Column,
+    Fold,
+    Row,
+    Section,
+    Sentence,
+    Sentences,
+    Span,
+    Table,
+    body,
+    estimate,
+    head,
+    minus,
+    named,
+)
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
@@ -13,6 +30,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import Estimate, Replication
     from stepbench.contracts.result import RunSummary, TrialSummary
+    from stepbench.report.document import Data
+    from stepbench.report.run import RunView, TrialView
 
 
 def describe_origin(trial: TrialSummary, *, aws_emulated: bool) -> str:
@@ -74,3 +93,76 @@ def _format_ours(each: Replication, ours: Estimate, ratio: Estimate) -> str:
         return f"{_format_number(each, ours.value)} ({ours.reason})"
     against = "against that limit " if each.bound else ""
     return f"{_format_number(each, ours.value)} ({against}{digits.shown(ratio, digits.TIMES)})"
+
+
+def published_section(run: RunView) -> Section | None:
+    """Return the section that sets published numbers beside ours."""
+    emulated = run.manifest.emulated
+    found = [(view, each) for view in run.trials for each in scored(view.summary, run.summary)]
+    if not found:
+        return None
+    warning = Sentence(
+        "This run was made on one machine, with AWS emulated. No ratio below replicates a number of AWS's; they say "
+        "how far this machine is from it.",
+        "warning",
+    )
+    sentences = Sentences(
+        tuple(
+            named(view.label, view.summary, describe_replication(view.summary, each, aws_emulated=emulated))
+            for view, each in found
+        ),
+        "The other published numbers",
+    )
+    table = Fold("Published numbers and ours in a table", (_table(run, found),))
+    parts = (warning, sentences, table) if emulated else (sentences, table)
+    return Section("published", "Against published numbers", parts, link="Published")
+
+
+def _table(run: RunView, found: list[tuple[TrialView, Replication]]) -> Table:
+    pushed, answered = bool(run.triggered), bool(run.answered)
+    readings = (
+        " A source may mean the write's send or its acknowledgement as the start, so both are scored: "
+        f"{minus('t4', 't1')} and {minus('t4', 't2')}."
+    )
+    served = f" Operations are scored by their service time, {minus('t2', 't1')}."
+    caption = (
+        f"Published numbers beside ours, with {NINETY_FIVE} intervals.{readings if pushed else ''}"
+        f"{served if answered else ''} A ratio is ours over the published number; its interval is that of ours alone."
+    )
+    columns = (
+        Column("Trial", number=False),
+        Column("Published", style="wide"),
+        Column("Ours" if answered else f"Ours, t4 {digits.MINUS} t1"),
+        Column("Ratio", label="Ratio" if answered else f"Ratio, t4 {digits.MINUS} t1"),
+        *((Column(_AFTER_ACK), Column("Ratio", label=_AFTER_ACK.replace("Ours", "Ratio"))) if pushed else ()),
+        Column("Source", number=False, style="wide"),
+    )
+    return Table("replication", caption, columns, body(_row(run, view, each, pushed=pushed) for view, each in found))
+
+
+_AFTER_ACK = f"Ours, t4 {digits.MINUS} t2"
+
+
+def _row(run: RunView, view: TrialView, each: Replication, *, pushed: bool) -> Row:
+    trial = view.summary
+    over = f" over {each.over}" if each.over else ""
+    place = describe_origin(trial, aws_emulated=run.manifest.emulated)
+    first = head(
+        f"{view.label}, {format_metric(each.metric)}{over}",
+        trial,
+        window_label(trial, each.phase, each.window) if len(view.rows) > 1 else "",
+        trial.provider,
+        Span(place, "not-aws") if place else "",
+    )
+    cells = [
+        Cell(format_published(each), {"metric": "published", "value": each.published, "unit": each.unit}),
+        estimate("ours", each.ours, each.unit),
+        estimate("ratio", each.ratio, "ratio"),
+    ]
+    if pushed:
+        cells += [
+            estimate("ours_after_ack", each.ours_after_ack, each.unit),
+            estimate("ratio_after_ack", each.ratio_after_ack, "ratio"),
+        ]
+    data: Data = {"trial": trial.index, "window": each.window, "phase": each.phase, "emulated": trial.emulated}
+    return Row(first, (*cells, Cell(each.source)), data)

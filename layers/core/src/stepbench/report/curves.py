@@ -22,6 +22,7 @@ _SEPARATOR = re.compile(r"( · |, |[ =-]|(?<!\d)[.,]|[.,](?!\d))")
 """Words end here; a decimal point and a thousands separator are parts of theirs."""
 _SYMBOL_PX, _LETTER_PX = 50, 7
 """Of a legend's entry, with the room to the next one."""
+_NAMED = 3
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -71,6 +72,22 @@ class Legend:
     def params(self) -> dict[str, Any]:
         """Return the parameters of a chart that has this legend: labels, and about how wide an entry is."""
         return {"labels": self.labels, "entry_px": _SYMBOL_PX + _LETTER_PX * max(map(len, self.labels), default=0)}
+
+    @property
+    def some(self) -> str:
+        """Return so many labels as tell what a folded figure has."""
+        more = f" and {len(self.labels) - _NAMED} more" if len(self.labels) > _NAMED else ""
+        return f"{', '.join(self.labels[:_NAMED])}{more}{f' ({self.common})' if self.common else ''}"
+
+    @property
+    def common_words(self) -> str:
+        """Say what the labels leave out, after a space; empty where that is nothing."""
+        return f" Common to all: {self.common}." if self.common else ""
+
+    @property
+    def line_words(self) -> str:
+        """Say how the runs of one setting are drawn as lines, after a space; empty where nothing is repeated."""
+        return f" The runs of one setting have its colour{self.dashes}." if self.repeated else ""
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Sentences on how many records each invocation was handed."""
+"""Invocations and their cold starts, and how many records each was handed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,27 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.report.document import (
+    Body,
+    Cell,
+    Column,
+    Fold,
+    Group,
+    Row,
+    Section,
+    Sentence,
+    Sentences,
+    Table,
+    badges,
+    named,
+    number,
+    time,
+)
 
 if TYPE_CHECKING:
     from stepbench.contracts.deliveries import Deliveries
+    from stepbench.contracts.result import Invocations
+    from stepbench.report.run import RunView
 
 _NAMED = 5
 
@@ -24,3 +42,57 @@ def describe_deliveries(found: Deliveries) -> str:
         f"{digits.count(found.min)} to {digits.count(found.max)} records per invocation in {invocations}, median "
         f"{found.p50:g}, p90 {found.p90:g}, mean {digits.rounded(found.mean)}; most often {commonest}"
     )
+
+
+def invocations_section(run: RunView) -> Section:
+    """Return the section on what the functions' own logs say."""
+    delivered = tuple(
+        named(
+            row.label,
+            row.trial,
+            f"{describe_deliveries(found)}.",
+            {"trial": row.trial.index, "window": row.window.name},
+        )
+        for row in run.rows
+        if (found := row.window.deliveries)
+    )
+    every = [each for view in run.trials for each in view.summary.invocations]
+    cold = digits.counted(sum(each.cold_starts for each in every), "cold start")
+    summary = f"{cold} in {digits.counted(sum(each.invocations for each in every), 'invocation')}"
+    table = Fold(summary, (_table(run),)) if every else Sentence("No logs were collected.")
+    first = (Group("deliveries", (Sentences(delivered, "The others"),)),) if delivered else ()
+    return Section("invocations", "Invocations and cold starts", (*first, table), link="Cold starts")
+
+
+def _table(run: RunView) -> Table:
+    headings = (
+        *("Invocations", "Cold starts", "Init, p50", "Init, max", "Duration, p50", "Duration, max", "Billed"),
+        "Memory, max",
+    )
+    bodies = (
+        Body(
+            tuple(map(_row, view.summary.invocations)),
+            (view.label, badges(view.summary)),
+            {"trial": view.summary.index},
+        )
+        for view in run.trials
+        if view.summary.invocations
+    )
+    columns = (Column("Function", number=False), *map(Column, headings))
+    caption = "What the functions' own logs say of the trial."
+    return Table("invocations-table", caption, columns, tuple(bodies), "reference")
+
+
+def _row(each: Invocations) -> Row:
+    memory = digits.NONE if each.max_memory_mb is None else f"{digits.count(each.max_memory_mb)} MB"
+    cells = (
+        number("invocations", each.invocations),
+        number("cold_starts", each.cold_starts),
+        *(
+            time(name, getattr(each, name))
+            for name in ("init_ms_p50", "init_ms_max", "duration_ms_p50", "duration_ms_max")
+        ),
+        Cell(digits.duration(each.billed_ms / 1000), {"metric": "billed_ms", "value": each.billed_ms}),
+        Cell(memory, {"metric": "max_memory_mb", "value": each.max_memory_mb}),
+    )
+    return Row(Cell(each.function), cells, {"function": each.function})

@@ -13,13 +13,11 @@ from stepbench.contracts.measure import measure_of, traits_of
 from stepbench.errors import find_control, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from importlib.resources.abc import Traversable
 
     from stepbench.contracts.measure import ExperimentName
-    from stepbench.report.datasets import TimeFigure
     from stepbench.report.labels import Columns
-    from stepbench.report.steps import StepFigure
 
 
 @dataclass(frozen=True)
@@ -36,30 +34,6 @@ class Drawing:
     params: Mapping[str, Any]
     height_px: int | None = None
     experiment: ExperimentName = "trigger"
-
-
-def time_drawings(anchor: str, figure: TimeFigure, experiment: ExperimentName) -> Iterator[Drawing]:
-    """Yield a trial over time: latency above rates."""
-    rates = "rates" if measure_of(experiment).arrives else "operation-rates"
-    data = {"seconds": figure.seconds, "phases": figure.phases, "stalls": figure.stalls}
-    if figure.has_latency:
-        yield Drawing(f"latency-{anchor}", "latency", data, {}, experiment=experiment)
-    yield Drawing(f"rates-{anchor}", rates, data, {"top": figure.top_per_s})
-
-
-def step_drawings(anchor: str, number: int, figure: StepFigure, experiment: ExperimentName) -> Iterator[Drawing]:
-    """Yield a phase across its steps: latency above rates, then each step close up."""
-    place = f"{anchor}-{number}"
-    shared = {"steps": figure.steps, "windows": figure.windows, "changes": figure.changes}
-    axis = {"low": figure.low_ms, "top": figure.top_ms, "end": figure.end_s}
-    top = {"top": figure.top_per_s, "end": figure.end_s}
-    yield Drawing(
-        f"step-latency-{place}", "step-latency", {**shared, "seconds": figure.seconds}, axis, experiment=experiment
-    )
-    yield Drawing(f"step-rates-{place}", "step-rates", {**shared, "rates": figure.rates}, top)
-    for strip_number, strip in enumerate(figure.strips):
-        data = {"bins": strip.bins, "step": strip.step}
-        yield Drawing(f"step-strip-{place}-{strip_number}", "step-strip", data, {"top": strip.top})
 
 
 def page_data(drawings: Sequence[Drawing]) -> dict[str, Any]:

@@ -11,14 +11,27 @@ from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.measures import Estimate
 from stepbench.report.boxes import BEYOND
+from stepbench.report.document import (
+    EMULATED,
+    NINETY_FIVE,
+    Cell,
+    Column,
+    Row,
+    Sentence,
+    Span,
+    Table,
+    body,
+    estimate,
+)
 from stepbench.report.labels import trial_labels
 from stepbench.stats.over_runs import mean_over_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import TrialSummary
+    from stepbench.report.document import Data, Node
 
 
 @dataclass(frozen=True)
@@ -133,3 +146,37 @@ def unmeasured(trials: Sequence[TrialSummary]) -> tuple[str, ...]:
 def format_point(point: dict[str, Any]) -> str:
     """Format a point of a matrix: `batch_size = 100, rate_per_s = 2,000`."""
     return ", ".join(f"{shorten_path(path, list(point))} = {format_value(value)}" for path, value in point.items())
+
+
+def groups_nodes(found: Sequence[TrialGroup], trials: Sequence[TrialSummary], latency_title: str) -> Iterator[Node]:
+    """Yield the table of all groups, and which trials are in no row of it."""
+    caption = (
+        f"{latency_title} over the runs of each trial",
+        Span(
+            f": the geometric mean of the runs' own quantiles, with its {NINETY_FIVE} interval where there are three "
+            f"runs or more, and their range; of a single run its quantile with its {NINETY_FIVE} interval.",
+            "more",
+        ),
+    )
+    columns = (Column("Trial", number=False), Column("Runs"), Column("p50"), Column("p90", style="more"), Column("p99"))
+    yield Table("groups", caption, columns, body(map(_row, found)), phone=True)
+    if missing := unmeasured(trials):
+        yield Sentence(f"Not in this table, since they measured nothing: {', '.join(missing)}.")
+
+
+def _row(group: TrialGroup) -> Row:
+    point = Span(format_point(group.point), "provider") if group.point else ""
+    name = (group.label, " " if group.trial.emulated else "", EMULATED if group.trial.emulated else "", point)
+    cells = (
+        Cell(str(len(group.runs)), {"metric": "runs", "value": len(group.runs)}),
+        *(_over_runs(quantile, group.quantile_over_runs(quantile)) for quantile in ("p50", "p90", "p99")),
+    )
+    data: Data = {"group": group.name, "phase": group.phase, "window": group.window, "runs": len(group.runs)}
+    return Row(Cell(name), cells, data)
+
+
+def _over_runs(quantile: str, over: QuantileOverRuns) -> Cell:
+    metric = f"over_runs.{quantile}"
+    if over.least is None:
+        return estimate(metric, over.mean)
+    return estimate(metric, over.mean, shown=over.shown, least=over.least, greatest=over.greatest)

@@ -6,6 +6,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.report.document import (
+    EMULATED,
+    NINETY_FIVE,
+    Cell,
+    Chart,
+    Column,
+    Figure,
+    Fold,
+    Row,
+    Section,
+    Sentence,
+    Sentences,
+    Span,
+    Table,
+    body,
+    estimate,
+    number,
+    time,
+)
+from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
 if TYPE_CHECKING:
@@ -14,6 +34,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.across_trials import TriggerShare
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialSummary
+    from stepbench.report.document import Text
     from stepbench.report.labels import Columns
 
 ROWS_PER_FIGURE = 16
@@ -94,3 +115,61 @@ def _percent(share: float) -> str:
     percent = 100 * share
     decimals = 0 if percent >= 10 else 1 if percent >= 1 else 2 if percent >= 0.1 else 3  # noqa: PLR2004
     return f"{percent:.{decimals}f} %"
+
+
+def share_sentences(rows: Sequence[ShareRow]) -> Sentences:
+    """Return the answer for each application."""
+    said = (
+        Sentence((*_label(row, "strong"), f" Its triggers take {format_share(row.share.share)} of its time."))
+        for row in rows
+    )
+    return Sentences(tuple(said), "The other applications")
+
+
+def shares_section(rows: Sequence[ShareRow]) -> Section | None:
+    """Return the section on triggers' share; None of a run without applications."""
+    if not rows:
+        return None
+    caption = "The applications, with durations from the sources that the plan names."
+    columns = (
+        Column("Application", number=False),
+        Column("Share", style="wide"),
+        Column("Triggers", style="more"),
+        *map(Column, ("Trigger latency", "Functions")),
+        Column("Source", number=False, style="wide more"),
+    )
+    table = Table("share-table", caption, columns, body(map(_cells, rows)), phone=True)
+    figures = map(_drawn, range(len(rows)), share_figures(rows))
+    title = "Which share of an application's time is the trigger's?"
+    return Section("shares", title, (*figures, Fold("The applications in a table", (table,))), link="Shares")
+
+
+def _label(row: ShareRow, style: str = "") -> tuple[Text, ...]:
+    return (
+        Span(row.label, style) if style else row.label,
+        " " if row.emulated else "",
+        EMULATED if row.emulated else "",
+    )
+
+
+def _cells(row: ShareRow) -> Row:
+    share = row.share
+    cells = (
+        Cell(format_share(share.share), {"metric": "share", "value": share.share.value}),
+        number("triggers", share.triggers),
+        estimate("trigger_ms", share.trigger_ms),
+        time("compute_ms", share.compute_ms),
+        Cell(share.source),
+    )
+    return Row(Cell(_label(row)), cells, {"application": share.application, "trial-name": share.trial})
+
+
+def _drawn(place: int, figure: ShareFigure) -> Figure:
+    params = {"labels": figure.labels, "top": figure.top}
+    drawing = Drawing(f"shares-{place}", "shares", {"shares": figure.bars}, params, ROW_PX * len(figure.labels))
+    caption = (
+        "Trigger latency over execution time, that is over trigger latency and the functions' own durations, with "
+        f"every trigger at its median in its trial's first measured window; the thick line is the {NINETY_FIVE} "
+        "interval that the medians' own imply."
+    )
+    return Figure((Chart(drawing, f"Shares of trigger latency in execution time. {figure.description}"),), caption)

@@ -4,22 +4,47 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.changes import bins_around, format_level, step_gap
+from stepbench.report.changes import (
+    AROUND_S,
+    bins_around,
+    change_tables,
+    compared_sentences,
+    format_level,
+    step_gap,
+    step_starts,
+)
 from stepbench.report.datasets import MAX_POINTS, SECOND_COLUMNS, binned, hide_non_positive
+from stepbench.report.document import (
+    NINETY_FIVE,
+    Chart,
+    Figure,
+    Fold,
+    Heading,
+    Section,
+    Sentence,
+    Span,
+    badges,
+    joined,
+    sentence_case,
+)
+from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
+from stepbench.report.times import not_drawn_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.chart_data import PhaseSpan, RateBins
     from stepbench.contracts.measures import ChangePoint
     from stepbench.contracts.result import TrialResult
     from stepbench.report.changes import StepGap
+    from stepbench.report.document import Data, Node, Text
     from stepbench.report.labels import Columns, Row
+    from stepbench.report.run import RunView, TrialView
 
 MAX_STRIPS = 4
 _ROOM = 1.45
@@ -69,11 +94,6 @@ def step_figures(result: TrialResult) -> tuple[StepFigure, ...]:
     """Return one figure for each phase whose rates are on record."""
     spans = {span.name: span for span in result.phases}
     return tuple(_figure(result, bins, spans.get(bins.phase)) for bins in result.rates if any(bins.offered))
-
-
-def step_starts(span: PhaseSpan | None) -> tuple[float, ...]:
-    """Return when the rate changes, in seconds of the phase."""
-    return tuple(after.from_s for _, after in pairwise(span.steps)) if span else ()
 
 
 def _figure(result: TrialResult, bins: RateBins, span: PhaseSpan | None) -> StepFigure:
@@ -187,3 +207,78 @@ def _largest(drawn: Columns, names: Sequence[str]) -> float:
         float(max((value for name in names for value in drawn[name] if isinstance(value, int | float)), default=1))
         or 1.0
     )
+
+
+def steps_section(run: RunView) -> Section | None:
+    """Return the section on what changed, and when; None of a run without steps, comparisons and change points."""
+    figures = [(view, number, figure) for view in run.trials for number, figure in enumerate(step_figures(view.result))]
+    folds = [
+        Fold(
+            f"{view.label}, phase {figure.phase}, step by step",
+            (_drawn(view, f"{view.anchor}-{number}", figure, sum(each[0] is view for each in figures)),),
+            plain=len(figures) == 1,
+        )
+        for view, number, figure in figures
+    ]
+    nodes = (*compared_sentences(run), *folds, *change_tables(run))
+    return Section("steps", "What changed, and when", nodes, link="Changes") if nodes else None
+
+
+def _drawn(view: TrialView, place: str, figure: StepFigure, figures: int) -> Figure:
+    phase = f", {figure.phase}" if figures > 1 else ""
+    title = Heading((f"{view.label}{phase} ", badges(view.summary)))
+    return Figure((title, *_charts(view, place, figure)), _caption(view, figure), "zooms", "pair step")
+
+
+def _charts(view: TrialView, place: str, figure: StepFigure) -> Iterator[Node]:
+    """Yield a phase across its steps: latency above rates, then each step close up."""
+    experiment, of = view.summary.experiment, f"{view.label} across the load steps of phase {figure.phase}"
+    shared = {"steps": figure.steps, "windows": figure.windows, "changes": figure.changes}
+    axis = {"low": figure.low_ms, "top": figure.top_ms, "end": figure.end_s}
+    top = {"top": figure.top_per_s, "end": figure.end_s}
+    latency = {**shared, "seconds": figure.seconds}
+    yield Chart(
+        Drawing(f"step-latency-{place}", "step-latency", latency, axis, experiment=experiment),
+        f"p50, p90 and maximum {view.measure.name} of {of}",
+    )
+    rates = Drawing(f"step-rates-{place}", "step-rates", {**shared, "rates": figure.rates}, top)
+    yield Chart(rates, f"Offered, sent and acknowledged events per second of {of}")
+    for number, strip in enumerate(figure.strips):
+        bins = digits.latency(figure.counted_s * 1000)
+        yield Sentence(
+            f"Close up: {AROUND_S:g} s to either side of the step at {strip.step_s:g} s, in bins of {bins}",
+            "strip-title",
+        )
+        data = {"bins": strip.bins, "step": strip.step}
+        drawing = Drawing(f"step-strip-{place}-{number}", "step-strip", data, {"top": strip.top})
+        yield Chart(drawing, f"Events in each bin around the step at {strip.step_s:g} seconds")
+
+
+def _caption(view: TrialView, figure: StepFigure) -> Text:
+    points = (
+        f" (a point stands for {figure.seconds_bin_s}{digits.NBSP}s: p50 and p90 the median of the seconds' own, max "
+        "the maximum)"
+    )
+    shown, steps = len(figure.strips), len(figure.gaps)
+    dashes = f" Upright dashes: where the level changes, its {NINETY_FIVE} interval shaded."
+    close_up = f" Close up: the first {shown} of {steps} steps."
+    text = (
+        f"{view.label}, phase {figure.phase}: {view.measure.name} of each second by intended "
+        f"send{points if figure.seconds_bin_s > 1 else ''}, and events due, sent and acknowledged in bins of "
+        f"{figure.bin_s:g}{digits.NBSP}s. Shaded: every second load step. Bars above the lines: the windows that are "
+        f"compared.{dashes if figure.changes['at_s'] else ''}{close_up if shown < steps else ''}"
+        f"{not_drawn_words(figure.not_drawn)}"
+    )
+    return joined((text, *map(_gap, figure.gaps)), " ")
+
+
+def _gap(gap: StepGap) -> Span:
+    data: Data = {
+        "metric": "step_gap",
+        "step": gap.step_s,
+        "value": gap.gap_s,
+        "bins": gap.bins,
+        "due": gap.due,
+        "unit": "s",
+    }
+    return Span(f"{sentence_case(str(gap))}.", "gap bad" if gap.due else "gap", data=data)

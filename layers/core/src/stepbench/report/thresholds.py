@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.threshold.words import DEFAULTS
+from stepbench.report.document import PHONE_ROWS, Cell, Column, Fold, Section, Span, Table, badges, body
+from stepbench.report.document import Row as DocumentRow
 from stepbench.report.labels import window_rows
 
 if TYPE_CHECKING:
@@ -16,11 +18,14 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.contracts.threshold.result import ThresholdResult
+    from stepbench.report.document import Node, Text
     from stepbench.report.labels import WindowRow
 
 _MISSED, _UNDECIDED = "threshold missed", "threshold not decided"
 _MOST_NAMED = 3
 """A line of a terminal has room for no more."""
+MAX_OPEN = 12
+"""More rows of thresholds that were not kept are folded: the first are the worst."""
 STATES = ("failed", "undecidable", "passed")
 """As rows are ordered."""
 
@@ -146,3 +151,53 @@ def _format_takes(result: ThresholdResult) -> str:
     if result.times_longer and result.times_longer <= digits.MOST_TIMES_LONGER:
         return f"needs a run {digits.longer(result.times_longer)}"
     return digits.takes(str(result.reason))
+
+
+def thresholds_section(summary: RunSummary, *, troubled: bool) -> Section | None:
+    """Return the section on thresholds, the worst first; `troubled`: some trial did not complete."""
+    rows = threshold_rows(summary)
+    kept = [row for row in rows if row.result.state == "passed"]
+    missed = [row for row in rows if row.result.state != "passed"]
+    first, others = missed[:MAX_OPEN], missed[MAX_OPEN:]
+    found: list[Node] = []
+    if first:
+        found.append(_table("threshold-table", first, (f"Thresholds {_OPEN} ", Span(_RULE, "more"))))
+    if others:
+        more = f"The others that were missed or are undecidable ({len(others)})"
+        found.append(Fold(more, (_table("threshold-rest", others, f"The others {_OPEN}"),)))
+    if kept:
+        caption = "Thresholds that were kept; of each the window that came closest to it first."
+        words = describe_kept(kept, all_kept=not missed and not troubled)
+        found.append(Fold(words, (_table("kept-table", kept, caption),), style=""))
+    title = "Did the run keep to its thresholds?"
+    return Section("thresholds", title, tuple(found), link="Thresholds") if found else None
+
+
+_OPEN = "that were missed, or that this run is too short to decide."
+_RULE = (
+    "One passes where all of the 95 % interval keeps to it, and fails where none of it does. Counts, rates and maxima "
+    "are what they are in this run, and have no interval."
+)
+
+
+def _table(name: str, rows: Sequence[ThresholdRow], caption: Text) -> Table:
+    columns = (
+        Column("Threshold", number=False),
+        Column("Window", number=False),
+        Column("State", number=False),
+        Column("Measured"),
+    )
+    return Table(name, caption, columns, body(map(_cells, rows)), phone=len(rows) > PHONE_ROWS)
+
+
+def _cells(row: ThresholdRow) -> DocumentRow:
+    result = row.result
+    window = {"trial": result.trial, "phase": result.phase, "window": result.window} if result.window else {}
+    note = Span(row.takes, "note", title=result.reason or "") if row.takes and row.takes != row.value else ""
+    raw = {"metric": "value", "value": result.value, "low": result.low, "high": result.high, "unit": result.unit}
+    cells = (
+        Cell((row.label or digits.NONE, badges(row.trial) if row.trial else "")),
+        Cell(result.state, style=f"threshold-state {result.state}"),
+        Cell((row.value, note), raw),
+    )
+    return DocumentRow(Cell(result.threshold), cells, {"threshold": result.threshold, "state": result.state, **window})

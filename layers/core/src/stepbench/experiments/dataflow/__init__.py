@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stepbench.experiments.protocol import Analysis, Experiment, Files, Offering, Staging
+    from stepbench.experiments.protocol import Analysis, Experiment, Files, Offering, Report, Staging
 
 
 class _Dataflow:
@@ -32,6 +32,12 @@ class _Dataflow:
         from stepbench.experiments.dataflow import files
 
         return files
+
+    @property
+    def report(self) -> Report:
+        from stepbench.experiments.dataflow.report import section
+
+        return section
 
 
 experiment: Experiment = _Dataflow()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 import stepbench
-from stepbench.experiments.report.page_templates import page_environment, page_scripts, page_style
-from stepbench.experiments.transfer.analysis.chart_data import transfer_chart_data
+from stepbench import digits
+from stepbench.experiments.report.page import render_document
+from stepbench.experiments.transfer.analysis.drawn import draw_transfers
 from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.experiments.transfer.report.figures import NAMES
+from stepbench.experiments.transfer.report.section import transfer_section
 from stepbench.experiments.transfer.report.view import Transfers, transfer_view
+from stepbench.experiments.transfer.report.words import describe_span
 from stepbench.records.formats.transfer_parquet import columns_of, stand_ins_of
-from stepbench.report.figures import json_for_script, page_data
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,16 +37,12 @@ def render_dataset(view: TransferView, span: str = "") -> str:
         view: what the dataset shows; its label is the dataset's name.
         span: the days that were asked for, in words; empty for all.
     """
-    return (
-        page_environment()
-        .get_template("dataset.html.j2")
-        .render(
-            view=view,
-            span=span,
-            names=NAMES,
-            version=stepbench.__version__,
-            style=page_style(),
-            scripts=page_scripts(),
-            page_data=Markup(json_for_script(page_data(list(view.figures.drawings)))),  # noqa: S704 -- escaped for its place
-        )
+    return render_document(
+        "dataset",
+        (transfer_section(view, alone=True),),
+        label=view.label,
+        facts=(describe_span(view.findings), digits.counted(view.findings.n, "read")),
+        stand_ins=[f"{NAMES[what]}: {stand_in}" for what, stand_in in view.stand_ins.items()],
+        span=span,
+        version=stepbench.__version__,
     )

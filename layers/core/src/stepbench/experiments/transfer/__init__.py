@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stepbench.experiments.protocol import Analysis, Experiment, Files, Offering, Staging
+    from stepbench.experiments.protocol import Analysis, Experiment, Files, Offering, Report, Staging
 
 
 class _Transfer:
@@ -32,6 +32,12 @@ class _Transfer:
         from stepbench.experiments.transfer import files
 
         return files
+
+    @property
+    def report(self) -> Report:
+        from stepbench.experiments.transfer.report import section
+
+        return section
 
 
 experiment: Experiment = _Transfer()

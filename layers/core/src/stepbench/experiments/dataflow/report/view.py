@@ -9,18 +9,17 @@ from stepbench.experiments.dataflow.report.bars import end_to_end_bars, per_doll
 from stepbench.experiments.dataflow.report.drawing import draw_dag
 from stepbench.experiments.dataflow.report.figures import gantt_figure, store_figure, time_figure, transfer_figure
 from stepbench.experiments.dataflow.report.trials import FlowTrial
-from stepbench.experiments.dataflow.report.words import describe_dag, first_media, result_rows
+from stepbench.experiments.dataflow.report.words import describe_dag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from stepbench.contracts.dataflow.dag import Dag
     from stepbench.contracts.dataflow.mix import ExpectedMix
     from stepbench.contracts.dataflow.result import DagWindow, DataflowFindings
     from stepbench.contracts.result import RunSummary, TrialResult
-    from stepbench.experiments.dataflow.report.drawing import DagDrawing
-    from stepbench.experiments.dataflow.report.figures import DagFigure
-    from stepbench.report.figures import Drawing
+    from stepbench.experiments.dataflow.report.drawing import Way
+    from stepbench.report.document import Chart, VectorDrawing
 
 MAX_WINDOWS = 8
 """Windows with figures of their own; of more, tables and `summary.json` have the numbers."""
@@ -36,16 +35,16 @@ class WindowView:
 
     label: str
     rows: tuple[tuple[FlowTrial, DagWindow], ...]
-    figures: tuple[DagFigure, ...]
-    stacks: tuple[DagFigure, ...]
+    figures: tuple[Chart, ...]
+    stacks: tuple[Chart, ...]
 
     @property
-    def first(self) -> tuple[DagFigure, ...]:
+    def first(self) -> tuple[Chart, ...]:
         """Return the bars that are not folded."""
         return self.figures[:FIRST_FIGURES]
 
     @property
-    def others(self) -> tuple[DagFigure, ...]:
+    def others(self) -> tuple[Chart, ...]:
         """Return those that are: the same by other prices."""
         return self.figures[FIRST_FIGURES:]
 
@@ -60,48 +59,23 @@ class DagView:
     """One DAG: its drawings, what a store had to expect of it, its windows, executions task by task."""
 
     dag: Dag
-    drawings: tuple[DagDrawing, ...]
-    description: str
+    drawings: tuple[VectorDrawing, ...]
     expected: ExpectedMix | None
     windows: tuple[WindowView, ...]
-    gantts: tuple[DagFigure, ...]
+    gantts: tuple[Chart, ...]
 
 
 @dataclass(frozen=True)
 class DataflowView:
-    """It is all that the page shows of DAGs; answers: which store, and how sure."""
+    """It is all that the page's section shows of DAGs."""
 
-    answers: tuple[str, ...]
     trials: tuple[FlowTrial, ...]
     dags: tuple[DagView, ...]
-
-    @property
-    def drawings(self) -> Iterator[Drawing]:
-        """Yield what `page.js` draws."""
-        for view in self.dags:
-            for window in view.windows:
-                yield from (figure.drawing for figure in (*window.figures, *window.stacks))
-            yield from (figure.drawing for figure in view.gantts)
-        yield from (trial.store.drawing for trial in self.trials if trial.store is not None)
-
-    @property
-    def results(self) -> tuple[tuple[str, str, tuple[str, ...], bool], ...]:
-        """Return what tasks have found, in which trials, and whether all their executions agree."""
-        found: dict[tuple[str, str, bool], list[str]] = {}
-        for trial in self.trials:
-            for name, text, agreed in result_rows(trial.findings):
-                found.setdefault((name, text, agreed), []).append(trial.label)
-        return tuple((name, text, tuple(labels), agreed) for (name, text, agreed), labels in found.items())
 
     @property
     def tuned(self) -> tuple[FlowTrial, ...]:
         """Return the trials whose store was configured for the DAGs."""
         return tuple(trial for trial in self.trials if trial.findings.tuning)
-
-    @property
-    def whole(self) -> bool:
-        """Return whether every object was written and read as often as the DAGs say, and nothing is left."""
-        return all(trial.findings.objects.complete for trial in self.trials)
 
 
 def dataflow_view(summary: RunSummary, results: Sequence[TrialResult], labels: Sequence[str]) -> DataflowView | None:
@@ -109,10 +83,7 @@ def dataflow_view(summary: RunSummary, results: Sequence[TrialResult], labels: S
     trials = tuple(_trials(results, labels))
     if not trials:
         return None
-    first = first_media(summary.media)
-    answers = [answer.text for answer in (*first, *(each for each in summary.media if each not in first))]
-    answers = answers or [answer for trial in trials for answer in trial.findings.answers]
-    return DataflowView(tuple(answers), trials, tuple(_dags(summary, results, trials)))
+    return DataflowView(trials, tuple(_dags(summary, results, trials)))
 
 
 def _trials(results: Sequence[TrialResult], labels: Sequence[str]) -> Iterator[FlowTrial]:
@@ -152,12 +123,15 @@ def _dags(summary: RunSummary, results: Sequence[TrialResult], trials: Sequence[
         expected = next((each for trial in trials for each in trial.findings.expected if each.dag == name), None)
         yield DagView(
             dag=dag,
-            drawings=(draw_dag(dag, "across", moved), draw_dag(dag, "down", moved)),
-            description=describe_dag(dag),
+            drawings=(_drawing(dag, "across", moved), _drawing(dag, "down", moved)),
             expected=expected,
             windows=windows,
             gantts=tuple(_gantts(name, number, results, trials))[:MAX_FIGURES],
         )
+
+
+def _drawing(dag: Dag, way: Way, moved: Mapping[tuple[str, str], float]) -> VectorDrawing:
+    return draw_dag(dag, way, moved).as_shapes(f"dag-{dag.name}-{way}", describe_dag(dag))
 
 
 def _window(
@@ -188,7 +162,7 @@ def _moved(windows: Sequence[WindowView]) -> dict[tuple[str, str], float]:
     return {}
 
 
-def _gantts(dag: str, number: int, results: Sequence[TrialResult], trials: Sequence[FlowTrial]) -> Iterator[DagFigure]:
+def _gantts(dag: str, number: int, results: Sequence[TrialResult], trials: Sequence[FlowTrial]) -> Iterator[Chart]:
     """Yield one execution of each group's first trial: that of the DAG's first window."""
     firsts = {trial.summary.index: trial for trial in trials if trial.first}
     for result in results:

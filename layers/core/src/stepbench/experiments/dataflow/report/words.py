@@ -182,14 +182,6 @@ def format_published(found: DagReplication) -> str:
     return f"{_BOUNDS[found.bound]}{shown}"
 
 
-def describe_published(found: DagReplication) -> str:
-    """Set a published number beside ours in a sentence."""
-    ours = digits.shown(found.ours, None if found.unit == "share" else digits.TIMES)
-    said = format_share(found.ours) if found.unit == "share" else ours.in_sentence() if ours.value else ours.note
-    caveat = f"; {found.caveat}" if found.caveat else ""
-    return f"{name_published(found)}: published {format_published(found)}, ours {said}{caveat}"
-
-
 def first_media(media: Sequence[MediumAnswer]) -> tuple[MediumAnswer, ...]:
     """Return the answers to begin with: by time, then by dollars at the first table's prices without idle hours."""
     dollars = [each for each in media if each.measure == "perf_per_usd" and not each.idle]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
 from stepbench.contracts.transfer.plan import PLATFORMS, SOURCES
+from stepbench.report.document import Chart
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
@@ -28,30 +29,15 @@ _HOUR_ROW_PX = 22
 
 
 @dataclass(frozen=True)
-class TransferFigure:
-    """It is one figure: where it is drawn, what it is called, and its drawing."""
-
-    place: str
-    title: str
-    drawing: Drawing
-
-
-@dataclass(frozen=True)
 class TransferFigures:
     """All figures of one trial, or of a dataset. `left_out`: transfers that no point stands for."""
 
-    sizes: tuple[TransferFigure, ...]
-    over_time: tuple[TransferFigure, ...]
-    curves: tuple[TransferFigure, ...]
-    hours: tuple[TransferFigure, ...]
-    progress: tuple[TransferFigure, ...]
+    sizes: tuple[Chart, ...]
+    over_time: tuple[Chart, ...]
+    curves: tuple[Chart, ...]
+    hours: tuple[Chart, ...]
+    progress: tuple[Chart, ...]
     left_out: int
-
-    @property
-    def drawings(self) -> Iterator[Drawing]:
-        """Yield what `page.js` draws."""
-        for figures in (self.sizes, self.over_time, self.curves, self.hours, self.progress):
-            yield from (figure.drawing for figure in figures)
 
 
 def name_of(what: str, stand_ins: Mapping[str, str]) -> str:
@@ -122,7 +108,7 @@ def _size_figures(
     charts: TransferChartData,
     names: Mapping[str, str],
     data: Mapping[str, Columns],
-) -> Iterator[TransferFigure]:
+) -> Iterator[Chart]:
     sizes = sorted({cell.file_size_mib for cell in findings.cells if cell.n})
     for field, own, others in _parts(charts):
         params = _params(field, own, others, names) | {
@@ -130,19 +116,19 @@ def _size_figures(
         }  # fmt: skip
         place = f"transfer-sizes-{anchor}-{own}"
         title = f"{names[own]}: {' and '.join(names[each] for each in others)}"
-        yield TransferFigure(place, title, Drawing(place, "transfer-sizes", data, params))
+        yield Chart(Drawing(place, "transfer-sizes", data, params), f"Throughput by file size of {title}", title)
 
 
 def _time_figures(
-    anchor: str, findings: TransferFindings, charts: TransferChartData, names: Mapping[str, str], points: Columns
-) -> Iterator[TransferFigure]:
-    for field, own, others in _parts(charts):
+    anchor: str, findings: TransferFindings, drawn: DrawnTransfers, names: Mapping[str, str], points: Columns
+) -> Iterator[Chart]:
+    for field, own, others in _parts(drawn):
         if field == "platform":
             params = _params(field, own, others, names) | {"top": _top(None, charts, field, own)}
             data = {"points": points, "changes": _changes(findings, own)}
             place = f"transfer-time-{anchor}-{own}"
             title = f"{names[own]}: {' and '.join(names[each] for each in others)}"
-            yield TransferFigure(place, title, Drawing(place, "transfer-time", data, params))
+            yield Chart(Drawing(place, "transfer-time", data, params), f"Throughput over time of {title}", title)
 
 
 def _parts(charts: TransferChartData) -> Iterator[tuple[str, str, list[str]]]:
@@ -183,9 +169,9 @@ def _top(findings: TransferFindings | None, charts: TransferChartData, field: st
     return short(_ROOM * max([*rates, *bands]))
 
 
-def _curve_figures(anchor: str, charts: TransferChartData, names: Mapping[str, str]) -> Iterator[TransferFigure]:
-    for pair in charts.points:
-        curves = [each for each in charts.curves if (each.platform, each.source) == (pair.platform, pair.source)]
+def _curve_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[Chart]:
+    for pair in drawn.points:
+        curves = [each for each in drawn.curves if (each.platform, each.source) == (pair.platform, pair.source)]
         if not curves:
             continue
         labels = [_mib(curve) for curve in curves]
@@ -201,7 +187,9 @@ def _curve_figures(anchor: str, charts: TransferChartData, names: Mapping[str, s
         }
         place = f"transfer-curves-{anchor}-{pair.platform}-{pair.source}"
         title = f"{names[pair.source]} on {names[pair.platform]}"
-        yield TransferFigure(place, title, Drawing(place, "transfer-curves", data, params))
+        yield Chart(
+            Drawing(place, "transfer-curves", data, params), f"Distribution of transfer times by size of {title}", title
+        )
 
 
 def _curve_names(curves: Sequence[TransferCurve]) -> Iterator[Row]:
@@ -224,7 +212,7 @@ def _most(curves: Sequence[TransferCurve]) -> float:
     return max(curve.seconds[-1] for curve in curves)
 
 
-def _hour_figures(anchor: str, charts: TransferChartData, names: Mapping[str, str]) -> Iterator[TransferFigure]:
+def _hour_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[Chart]:
     """Yield a map for each pair, all with the same colours; none where all transfers began in one hour."""
     if len({(each.weekday, each.hour) for each in charts.hours}) < 2:  # noqa: PLR2004 -- one is no comparison
         return
@@ -238,7 +226,9 @@ def _hour_figures(anchor: str, charts: TransferChartData, names: Mapping[str, st
         place = f"transfer-hours-{anchor}-{pair.platform}-{pair.source}"
         title = f"{names[pair.source]} on {names[pair.platform]}"
         height_px = _HOUR_ROW_PX * max(len(days), 2)
-        yield TransferFigure(place, title, Drawing(place, "transfer-hours", data, params, height_px))
+        yield Chart(
+            Drawing(place, "transfer-hours", data, params, height_px), f"Rates by hour and weekday of {title}", title
+        )
 
 
 def _furthest(hours: Sequence[HourLevel]) -> float:
@@ -247,9 +237,9 @@ def _furthest(hours: Sequence[HourLevel]) -> float:
     return max(1.1, math.exp(distances[int(0.95 * (len(distances) - 1))]))
 
 
-def _progress_figures(anchor: str, charts: TransferChartData, names: Mapping[str, str]) -> Iterator[TransferFigure]:
-    for pair in charts.points:
-        own = [each for each in charts.progress if (each.platform, each.source) == (pair.platform, pair.source)]
+def _progress_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[Chart]:
+    for pair in drawn.points:
+        own = [each for each in drawn.progress if (each.platform, each.source) == (pair.platform, pair.source)]
         if not own:
             continue
         labels = [_describe_progress(each) for each in own]
@@ -261,7 +251,11 @@ def _progress_figures(anchor: str, charts: TransferChartData, names: Mapping[str
         data = {"progress": columns(("kind", "seconds", "mib", "began"), rows)}
         place = f"transfer-progress-{anchor}-{pair.platform}-{pair.source}"
         title = f"{names[pair.source]} on {names[pair.platform]}, {digits.count(own[0].file_size_mib)} MiB"
-        yield TransferFigure(place, title, Drawing(place, "transfer-progress", data, {"labels": labels}))
+        yield Chart(
+            Drawing(place, "transfer-progress", data, {"labels": labels}),
+            f"Progress of some transfers of {title}",
+            title,
+        )
 
 
 def _describe_progress(curve: ProgressCurve) -> str:

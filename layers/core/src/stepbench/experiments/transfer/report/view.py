@@ -11,13 +11,12 @@ from stepbench.contracts.measures import Estimate
 from stepbench.experiments.transfer.report.figures import TransferFigures, name_of, transfer_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from stepbench.contracts.transfer.chart_data import TransferChartData
     from stepbench.contracts.transfer.plan import PublishedTransfer
     from stepbench.contracts.transfer.result import (
         TransferCell,
-        TransferChange,
         TransferFindings,
         TransferPair,
     )
@@ -96,14 +95,7 @@ class TransferView:
     @property
     def cells(self) -> tuple[TransferCell, ...]:
         """Return the cells in which anything was read."""
-        return tuple(cell for cell in self.findings.cells if cell.n or cell.failed or cell.unknown)
-
-    @property
-    def phone_sizes(self) -> frozenset[int]:
-        """Return the sizes that a phone shows first: the smallest, the middle one, and that of the answers."""
-        sizes = sorted({cell.file_size_mib for cell in self.cells})
-        answered = max((size for size in sizes if size <= ANSWERED_MIB), default=sizes[0])
-        return frozenset({sizes[0], sizes[len(sizes) // 2], answered})
+        return read_cells(self.findings)
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -115,11 +107,6 @@ class TransferView:
         """Return the cells whose transfers' progress is known."""
         return tuple(cell for cell in self.cells if cell.stalls.judged)
 
-    @property
-    def changes(self) -> Iterator[tuple[TransferPair, TransferChange]]:
-        """Yield all changes of level, with whose they are."""
-        return ((pair, change) for pair in self.findings.pairs for change in pair.changes)
-
     def name(self, each: TransferCell | TransferPair | PublishedTransfer) -> str:
         """Name a pair: `EFS on Fargate`."""
         return pair_name(each, self.stand_ins)
@@ -128,6 +115,18 @@ class TransferView:
 def pair_name(each: TransferCell | TransferPair | PublishedTransfer, stand_ins: Mapping[str, str]) -> str:
     """Name a source and a platform, with what stood in for them: `EFS (local file system) on Lambda`."""
     return f"{name_of(each.source, stand_ins)} on {name_of(each.platform, stand_ins)}"
+
+
+def read_cells(found: TransferFindings) -> tuple[TransferCell, ...]:
+    """Return the cells in which anything was read."""
+    return tuple(cell for cell in found.cells if cell.n or cell.failed or cell.unknown)
+
+
+def phone_sizes(cells: Sequence[TransferCell]) -> frozenset[int]:
+    """Return the sizes that a phone shows first: the smallest, the middle one, and that of the answers."""
+    sizes = sorted({cell.file_size_mib for cell in cells})
+    answered = max((size for size in sizes if size <= ANSWERED_MIB), default=sizes[0])
+    return frozenset({sizes[0], sizes[len(sizes) // 2], answered})
 
 
 def transfer_view(label: str, anchor: str, shown: Transfers) -> TransferView:

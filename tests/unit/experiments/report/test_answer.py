@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.samples.comparisons import estimate, matrix, trial, window
 from tests.samples.results import sample_results, sample_summary
 
-from stepbench.experiments.report.answers import answers
+from stepbench.experiments.report.answer import answers
 from stepbench.report.groups import groups
 
 

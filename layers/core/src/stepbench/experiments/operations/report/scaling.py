@@ -1,34 +1,46 @@
-"""The figures and sentences of the section on operations."""
+"""Throughput against the number of clients, and where more of them stop helping: sentences, figures, tables."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
 from stepbench.report.curves import cut_shared_words
-from stepbench.report.labels import columns, describe_latency, short
+from stepbench.report.document import (
+    NINETY_FIVE,
+    UNITS,
+    Body,
+    Cell,
+    Chart,
+    Column,
+    Figure,
+    Fold,
+    Heading,
+    Multiples,
+    Row,
+    Sentence,
+    Sentences,
+    Span,
+    Table,
+    body,
+    estimate,
+)
+from stepbench.report.figures import Drawing
+from stepbench.report.labels import columns, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.across_trials import ScalingCurve, ScalingPoint
-    from stepbench.contracts.measures import (
-        ConnectingResult,
-        KindResult,
-        Latency,
-        OperationsResult,
-        WindowResult,
-    )
     from stepbench.contracts.result import RunSummary
-    from stepbench.report.labels import Columns, Row, WindowRow
+    from stepbench.report.document import Data, Node
+    from stepbench.report.labels import Columns
+    from stepbench.report.labels import Row as DataRow
 
 _LAW_POINTS = 60
 _ROOM = 1.15
-CLIENTS = digits.Unit("clients", 1.0)
 LEFT_OUT = "left out"
-SHARE = digits.Unit("%", 100.0)
 
 
 @dataclass(frozen=True)
@@ -52,15 +64,6 @@ class ScalingFigure:
         return self.curve.rate_per_s.value is not None
 
 
-@dataclass(frozen=True)
-class ConnectingPart:
-    """It is a part of operations that make their own connections; `share` of their service time, from 0 to 1."""
-
-    name: str
-    latency: Latency
-    share: float | None
-
-
 def scaling_figures(summary: RunSummary) -> tuple[ScalingFigure, ...]:
     """Return all curves of the run."""
     names = [curve.name for curve in summary.scaling]
@@ -74,11 +77,11 @@ def scaling_figures(summary: RunSummary) -> tuple[ScalingFigure, ...]:
 
 def _scaling_data(curve: ScalingCurve) -> tuple[dict[str, Columns], dict[str, Any]]:
     """Return what is drawn of a curve, and the ends of its axes."""
-    points: list[Row] = []
+    points: list[DataRow] = []
     for point in curve.points:
         kind = LEFT_OUT if point.saturated else "measured"
         points.append((point.clients, short(point.throughput_per_s), kind, format_kept_runs(point)))
-    law: list[Row] = [(short(at), short(per_s), "fitted law") for at, per_s in _law(curve)]
+    law: list[DataRow] = [(short(at), short(per_s), "fitted law") for at, per_s in _law(curve)]
     limit = curve.generator_limit_per_s
     knee = curve.knee_clients.value
     first, last = curve.points[0].clients, curve.points[-1].clients
@@ -111,7 +114,9 @@ def describe_scaling(figure: ScalingFigure) -> str:
     rates = [f"{digits.rate(point.throughput_per_s)}/s" for point in (first, last)]
     sentences = [f"From {first.clients} to {_clients(last.clients)}, throughput went from {rates[0]} to {rates[1]}."]
     if knee.value is not None:
-        at, peak = (digits.shown(*each).in_sentence() for each in ((knee, CLIENTS), (curve.peak_per_s, digits.PER_S)))
+        at, peak = (
+            digits.shown(*each).in_sentence() for each in ((knee, UNITS["clients"]), (curve.peak_per_s, digits.PER_S))
+        )
         sentences.append(f"More clients stop helping at {at}, with {peak}.")
     else:
         sentences.append(f"No knee is shown: {(knee.reason or 'no fit').removeprefix('no knee: ')}.")
@@ -142,66 +147,75 @@ def _clients(number: int) -> str:
     return digits.counted(number, "client")
 
 
-def describe_operations(row: WindowRow) -> str:
-    """Answer for one window of operations: how long, how many a second, how many came to nothing."""
-    window, found = row.window, row.window.operations
-    clients = f" with {_clients(found.clients)}" if found and found.clients else ""
-    times = describe_latency(window.latency_ms, "p99")
-    done = (found and format_wall(found)) or format_throughput(window.throughput_per_s)
-    return f"{times}; {done}{clients}; {_outcomes(found)}."
+def scaling_sentences(figures: Sequence[ScalingFigure]) -> Sentences:
+    """Return where more clients stop helping, curve by curve."""
+    said = (Sentence((Span(each.title, "strong"), f" {describe_scaling(each)}")) for each in figures)
+    return Sentences(tuple(said), "The other trials")
 
 
-def format_wall(found: OperationsResult) -> str:
-    """Format what a number of operations took: `200 answered in 4.02 s of wall time, 49.8 ops/s`; "" for a time."""
-    if found.wall_s is None or found.per_wall_s is None:
-        return ""
-    done = digits.count(sum(kind.ok for kind in found.kinds))
-    return f"{done} answered in {digits.rounded(found.wall_s)} s of wall time, {format_throughput(found.per_wall_s)}"
-
-
-def _outcomes(found: OperationsResult | None) -> str:
-    kinds = found.kinds if found else ()
-    failed, unknown = sum(kind.failed for kind in kinds), sum(kind.unknown for kind in kinds)
-    sentences = [f"{digits.count(failed)} failed"] if failed else []
-    sentences += [f"{digits.count(unknown)} got no answer"] if unknown else []
-    return ", ".join(sentences) or "none failed"
-
-
-def format_throughput(per_s: float) -> str:
-    """Format throughput: `1,450 ops/s`."""
-    return f"{digits.rate(per_s)} ops/s"
-
-
-def kind_per_s(window: WindowResult, kind: KindResult) -> float:
-    """Return the kind's part of what was achieved a second."""
-    done = sum(each.ok for each in window.operations.kinds) if window.operations else 0
-    return window.throughput_per_s * kind.ok / done if done else 0.0
-
-
-def format_kind(kind: KindResult) -> str:
-    """Format a kind's name: `read-modify-write`."""
-    return kind.kind.replace("_", "-")
-
-
-def connecting_parts(found: ConnectingResult) -> tuple[ConnectingPart, ...]:
-    """Return what a service time is made of, in the order of time, and what is left unexplained."""
-    named = (
-        ("connect (TCP)", found.connect_ms),
-        ("TLS handshake", found.tls_ms),
-        ("authenticate", found.authenticate_ms),
-        ("operate", found.operate_ms),
+def scaling_nodes(figures: Sequence[ScalingFigure]) -> Iterator[Node]:
+    """Yield the curves, then the fitted law and the curves' numbers."""
+    charts = tuple(
+        Chart(
+            Drawing(f"scaling-{place}", "scaling", each.data, each.params),
+            f"Operations per second of {each.title} against the number of clients",
+            each.heading,
+        )
+        for place, each in enumerate(figures)
     )
-    present = [(name, latency) for name, latency in named if latency is not None]
-    sums = [latency.mean or 0.0 for _, latency in present]
-    accounted = 1 - found.unaccounted_share
-    return tuple(
-        ConnectingPart(name, latency, accounted * mean / sum(sums) if sum(sums) else None)
-        for (name, latency), mean in zip(present, sums, strict=True)
+    common = f" Common to all: {figures[0].common}." if figures[0].common else ""
+    caption = (
+        "Operations per second against the number of closed-loop clients, means over the repeats, with the Universal "
+        "Scalability Law fitted to the runs in which the generator did not hold its clients back: it took at most a "
+        f"tenth of their time, and at most 80{digits.NBSP}% of its CPU. Left out: points without such a run. Upright: "
+        f"where the law's throughput is largest. Level: the generator's own limit.{common}"
     )
+    yield Heading("Throughput against the number of clients", name="scaling")
+    yield Figure((Multiples(charts),), caption, "still")
+    fitted = [each for each in figures if each.fitted]
+    tables = (*((_law_table(fitted),) if fitted else ()), _points_table(figures))
+    yield Fold("The fitted law, and the numbers of the curves", tables)
 
 
-def format_part_share(share: float | None) -> str:
-    """Format a share: `12 %`, `0.4 %`."""
-    if share is None or not math.isfinite(share):
-        return digits.NONE
-    return f"{digits.rounded(100 * share, 2)} %"
+def _law_table(figures: Sequence[ScalingFigure]) -> Table:
+    caption = (
+        f"The fitted law, with {NINETY_FIVE} intervals from refits to resampled residuals. Contention: the share that "
+        "is serial. Coherency: what clients cost each other."
+    )
+    headings = ("One client", "Contention", "Coherency", "Knee", "Throughput there")
+    table_columns = (Column("Trials", number=False), *map(Column, headings))
+    return Table("scaling-table", caption, table_columns, body(map(_law_row, figures)), phone=True)
+
+
+def _law_row(each: ScalingFigure) -> Row:
+    curve = each.curve
+    cells = (
+        estimate("rate_per_s", curve.rate_per_s, "per_s"),
+        estimate("contention", curve.contention, "share"),
+        estimate("coherency", curve.coherency, "share"),
+        estimate("knee_clients", curve.knee_clients, "clients"),
+        estimate("peak_per_s", curve.peak_per_s, "per_s"),
+    )
+    return Row(Cell(each.title), cells, {"curve": curve.name})
+
+
+def _points_table(figures: Sequence[ScalingFigure]) -> Table:
+    bodies = (
+        Body(tuple(map(_point_row, each.curve.points)), each.title, {"curve": each.curve.name}) for each in figures
+    )
+    headings = ("Runs", "Achieved, per s", "By the law", "In the fit")
+    caption = "Operations a second by number of clients."
+    table_columns = (Column("Clients", number=False), *map(Column, headings))
+    return Table("scaling-points", caption, table_columns, tuple(bodies), "reference narrow")
+
+
+def _point_row(point: ScalingPoint) -> Row:
+    law = digits.NONE if point.fitted_per_s is None else digits.rate(point.fitted_per_s)
+    achieved: Data = {"metric": "throughput_per_s", "value": point.throughput_per_s}
+    cells = (
+        Cell(str(len(point.trials))),
+        Cell(digits.rate(point.throughput_per_s), achieved),
+        Cell(law, {"metric": "fitted_per_s", "value": point.fitted_per_s}),
+        Cell(format_kept_runs(point), {"metric": "kept_runs", "value": point.kept_runs}),
+    )
+    return Row(Cell(digits.count(point.clients)), cells, {"clients": point.clients})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.analysis.comparability import drop_setting
 from stepbench.contracts.published import QUANTILE_METRICS
-from stepbench.experiments.operations.report import format_kind
+from stepbench.experiments.operations.report.words import format_kind
 from stepbench.report.curves import curve_of, legend_of
 from stepbench.report.datasets import figure_parts
 from stepbench.report.labels import columns, drawn_windows, short

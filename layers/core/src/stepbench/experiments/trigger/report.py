@@ -1,0 +1,107 @@
+"""What a report says of triggers: how long after a write the function runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench import digits
+from stepbench.report.document import NINETY_FIVE, Cell, Column, Span, Table
+from stepbench.report.labels import describe_latency
+from stepbench.report.windows import CAVEATS, COUNT, LOST, PROVIDER, Field, bare_trigger, quantiles, window_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.result import RunSummary
+    from stepbench.report.document import Node, Section
+    from stepbench.report.labels import WindowRow
+    from stepbench.report.run import RunView
+
+QUESTION = "How long after a write does the function run?"
+LEADS = False
+
+
+def headline(summary: RunSummary) -> Table | None:
+    """Return the table of all windows."""
+    bare = bare_trigger([trial for trial in summary.trials if trial.experiment == "trigger"])
+    caption = (
+        "Trigger latency (from the write's send, t1, to the function's first statement, t4) with "
+        f"{NINETY_FIVE} intervals."
+    )
+    lost = (
+        "Lost: of n, not arrived by the drain limit; the ",
+        Span("accounting", href="#accounting"),
+        " has those outside of the windows as well.",
+    )
+    table = Table(
+        "headline",
+        caption,
+        (Column("Store", number=False, short="trial"),),
+        (),
+        style="cards",
+        phone=True,
+        note=(_BARE if bare else "", *lost),
+    )
+    fields = (PROVIDER, COUNT, *quantiles(), LOST, *bare, _CLOCK, CAVEATS)
+    return window_table(table, summary, "trigger", fields, _rates)
+
+
+_BARE = (
+    "A bare trigger, measured in the same run before the trials, is an asynchronous invocation by HTTP without a "
+    "store; for etcd, a put and its watch without the receiver. It shows how much of a latency is this machine's own, "
+    "and is no lower bound: a trial below it ran while the machine was faster, or is DynamoDB's, which is invoked "
+    "without a request. "
+)
+
+
+def _rates(row: WindowRow) -> Sequence[str]:
+    return (f"{digits.rate(row.window.offered_per_s)}/s offered, {digits.rate(row.window.achieved_per_s)}/s achieved",)
+
+
+def _clock(row: WindowRow) -> Cell:
+    clock = row.trial.clock
+    data = {"metric": "clock.offset_ms", "value": clock.offset_ms, "bound": clock.bound_ms}
+    return Cell(digits.offset(clock.offset_ms, clock.bound_ms), data, title=clock.text or "")
+
+
+_CLOCK = Field(Column("Clock offset", style="more"), _clock)
+
+
+def describe_window(row: WindowRow) -> str:
+    """Answer for one window: how long it took, and whether it always came to an end."""
+    accounting = row.trial.accounting
+    kind = "matching" if accounting and accounting.held_back + accounting.leaked else "acknowledged"
+    one = len(row.trial.windows) == 1  # the number is the trial's
+    held_back = (
+        f", {digits.count(accounting.held_back)} held back by the filter"
+        if one and accounting and accounting.held_back
+        else ""
+    )
+    text = f"{describe_latency(row.window.latency_ms, 'p90')}; {_arrivals(row.window, kind)}{held_back}."
+    return " ".join((text, *(phase.text for phase in row.trial.stopped if phase.phase == row.window.phase)))
+
+
+def _arrivals(window: WindowResult, kind: str) -> str:
+    """Describe arrivals of events of a `kind`: with a filter not all that were acknowledged are among them."""
+    missing, n = window.latency_ms.missing, window.n
+    if n == 0:
+        return f"no {kind} event was acknowledged" if kind == "matching" else "no event was acknowledged"
+    if missing == 0:
+        return f"the one {kind} event arrived" if n == 1 else f"all {digits.count(n)} {kind} events arrived"
+    return f"{digits.count(missing)} of {digits.counted(n, f'{kind} event')} had not arrived by the drain limit"
+
+
+def answers(run: RunView) -> Iterator[Node]:  # noqa: ARG001 -- of the protocol
+    """Yield nothing that stands before the windows' own answers."""
+    yield from ()
+
+
+def sections(run: RunView) -> Iterator[Section]:  # noqa: ARG001 -- of the protocol
+    """Yield no section beside those that all experiments share."""
+    yield from ()
+
+
+def brief(summary: RunSummary) -> Iterator[Node]:  # noqa: ARG001 -- of the protocol
+    """Yield nothing that Markdown has beside the headline."""
+    yield from ()

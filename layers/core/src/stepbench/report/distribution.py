@@ -1,0 +1,137 @@
+"""The section on how latencies are distributed: curves, boxes, and whether there are several modes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench import digits
+from stepbench.contracts.measure import measure_of
+from stepbench.report.boxes import BEYOND, QUANTILES, ROW_PX, box_figures, box_quantiles
+from stepbench.report.changes import describe_modality
+from stepbench.report.datasets import ecdf_figures
+from stepbench.report.document import (
+    NINETY_FIVE,
+    Cell,
+    Chart,
+    Column,
+    Figure,
+    Fold,
+    Row,
+    Section,
+    Sentence,
+    Span,
+    Table,
+    badges,
+    body,
+    joined,
+    number,
+    p_value,
+    sentence_case,
+)
+from stepbench.report.figures import Drawing
+from stepbench.report.labels import window_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepbench.contracts.measures import Modality
+    from stepbench.report.boxes import Box, BoxFigure
+    from stepbench.report.datasets import EcdfFigure
+    from stepbench.report.document import Data, Node
+    from stepbench.report.run import RunView, TrialView
+
+
+def distribution_section(run: RunView) -> Section:
+    """Return the section."""
+    curves, boxes = ecdf_figures(run.results), box_figures(run.results)
+    nodes = [*_curves(curves, run), *_boxes(boxes)]
+    if any(view.summary.modality for view in run.trials):
+        nodes.append(Fold("Does a window's latency have more than one mode?", (_modes(run),)))
+    nothing = () if curves else (Sentence("No events, no distribution."),)
+    return Section("distribution", "Distribution", (*nothing, *nodes), link="Distribution")
+
+
+def _curves(figures: Sequence[EcdfFigure], run: RunView) -> Iterator[Node]:
+    """Yield the curves; the first is folded, too, where a section before it has shown the same as percentiles."""
+    answered = any(row.window.operations for row in run.rows)
+    for place, figure in enumerate(figures):
+        measure = measure_of(figure.experiment)
+        seen = answered and not measure.arrives
+        summary = f"{measure.title} of {figure.legend.some}"
+        yield Fold(summary, (_curve(place, figure),), plain=place == 0 and not seen)
+
+
+def _curve(place: int, figure: EcdfFigure) -> Figure:
+    measure, legend = measure_of(figure.experiment), figure.legend
+    names = {"curves-names": legend.names, "quantiles-names": legend.names}
+    data = {"curves": figure.curves, "quantiles": figure.quantiles, **names}
+    drawing = Drawing(f"ecdf-{place}", "ecdf", data, legend.params, experiment=figure.experiment)
+    caption = (
+        f"Empirical distribution of {measure.name}.{legend.common_words}{legend.line_words} Each mark is a quantile "
+        f"(p50, p90, p95, p99), the bar through it its {NINETY_FIVE} interval, where it has "
+        f"one.{f' A curve that ends below 100{digits.NBSP}% lost the rest.' if measure.arrives else ''}"
+    )
+    for label, share in figure.not_drawn:
+        caption += (
+            f" Of {label}, {share * 100:.1f}{digits.NBSP}% lie at or below 0{digits.NBSP}ms (clock error) and cannot "
+            "be drawn on a log axis."
+        )
+    return Figure((Chart(drawing, f"Empirical distribution of {measure.name} for {legend.text}"),), caption, "named")
+
+
+def _boxes(figures: Sequence[BoxFigure]) -> Iterator[Node]:
+    if not figures:
+        return
+    yield Fold("The same as boxes", tuple(_box_figure(place, figure) for place, figure in enumerate(figures)))
+    columns = (Column("Window", number=False), *map(Column, ("n", *QUANTILES)))
+    rows = (_box_row(box) for figure in figures for box in figure.drawn)
+    table = Table("boxes", "Quantiles of latency that the boxes are drawn from.", columns, body(rows), "reference")
+    yield Fold("The numbers of the boxes", (table,), style="")
+
+
+def _box_figure(place: int, figure: BoxFigure) -> Figure:
+    measure, labels = measure_of(figure.experiment), figure.labels
+    axis = {"labels": labels, "low": figure.low_ms, "top": figure.top_ms}
+    data = {"boxes": figure.boxes, "parts": figure.parts}
+    drawing = Drawing(f"boxes-{place}", "boxes", data, axis, ROW_PX * len(labels), figure.experiment)
+    caption = (
+        f"{measure.title} as boxes: from p25 to p75, the thick line the median, whiskers to p1 and p99, the small tick "
+        f"p90. Dashed, with an arrow: open, since the end lies beyond what can be drawn.{figure.legend.common_words}"
+    )
+    doubts = tuple(
+        Span(f"Of {box.row.label}, {box.not_drawn}.", "doubt", data={"box": box.row.label})
+        for box in figure.drawn
+        if box.not_drawn
+    )
+    chart = Chart(drawing, f"Box plot of {measure.name} for {figure.legend.text}")
+    return Figure((chart,), joined((caption, *doubts), " "), "zooms")
+
+
+def _box_row(box: Box) -> Row:
+    stats = box.stats
+    cells = (
+        Cell(
+            BEYOND if value is None else digits.latency(value), {"metric": f"box.{name}", "value": value, "unit": "ms"}
+        )
+        for name, value in box_quantiles(stats)
+    )
+    data: Data = {"trial": box.row.trial.index, "window": stats.window, "phase": stats.phase}
+    return Row(Cell((box.row.label, badges(box.row.trial))), (number("n", stats.n), *cells), data)
+
+
+def _modes(run: RunView) -> Table:
+    caption = (
+        "Whether a window's latency has more than one mode (Silverman's test, on a logarithmic axis), and the "
+        "probability of what was seen if it had one."
+    )
+    columns = (Column("Window", number=False), Column("In words", number=False, style="words"), Column("p"))
+    rows = (_mode_row(view, each) for view in run.trials for each in view.summary.modality)
+    return Table("modes", caption, columns, body(rows))
+
+
+def _mode_row(view: TrialView, each: Modality) -> Row:
+    trial = view.summary
+    window = f" · {window_label(trial, each.phase, each.window)}" if len(view.rows) > 1 else ""
+    data: Data = {"trial": trial.index, "window": each.window, "phase": each.phase, "modes": len(each.modes_ms)}
+    cells = (Cell(sentence_case(describe_modality(each))), p_value(each.p_value))
+    return Row(Cell((f"{view.label}{window}", badges(trial))), cells, data)

@@ -1,0 +1,176 @@
+"""The sections on all times of all windows, and on each trial over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench import digits
+from stepbench.contracts.measure import QUANTILES
+from stepbench.report.datasets import time_figure
+from stepbench.report.document import (
+    MAX_SENTENCES,
+    Body,
+    Cell,
+    Chart,
+    Column,
+    Figure,
+    Fold,
+    Heading,
+    Row,
+    Section,
+    Sentence,
+    Span,
+    Table,
+    badges,
+    estimate,
+    of_window,
+    time,
+)
+from stepbench.report.figures import Drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.contracts.measure import ExperimentName
+    from stepbench.contracts.measures import Latency, WindowResult
+    from stepbench.report.datasets import TimeFigure
+    from stepbench.report.document import Node
+    from stepbench.report.labels import WindowRow
+    from stepbench.report.run import RunView, TrialView
+
+_LATENESS = ("lateness_ms", "Lateness of the generator", "t1 − t0")  # noqa: RUF001 -- a minus sign
+_MEASURES: dict[ExperimentName, tuple[tuple[str, str, str], ...]] = {
+    "trigger": (
+        ("latency_ms", "Trigger latency", "t4 − t1"),  # noqa: RUF001
+        ("after_ack_ms", "After acknowledgement", "t4 − t2"),  # noqa: RUF001
+        ("to_event_ms", "Send to the store's event time", "t3 − t1"),  # noqa: RUF001
+        ("from_event_ms", "The store's event time to the function", "t4 − t3"),  # noqa: RUF001
+        ("response_trigger_ms", "Response time, trigger", "t4 − t0"),  # noqa: RUF001
+        ("response_write_ms", "Response time, write", "t2 − t0"),  # noqa: RUF001
+        ("service_ms", "Service time, write", "t2 − t1"),  # noqa: RUF001
+        _LATENESS,
+    ),
+    "operations": (
+        ("latency_ms", "Service time", "t2 − t1"),  # noqa: RUF001
+        ("response_write_ms", "Response time", "t2 − t0"),  # noqa: RUF001
+        _LATENESS,
+    ),
+    "dataflow": (
+        ("response_trigger_ms", "End-to-end time", "t4 − t0"),  # noqa: RUF001
+        ("latency_ms", "Execution latency", "t4 − t1"),  # noqa: RUF001
+        ("after_ack_ms", "After acknowledgement", "t4 − t2"),  # noqa: RUF001
+        ("service_ms", "StartExecution", "t2 − t1"),  # noqa: RUF001
+        _LATENESS,
+    ),
+    "transfer": (),
+}
+
+
+def times_section(run: RunView) -> Section:
+    """Return the section on all times."""
+    nothing = Sentence("No window was measured.")
+    summary = "All times of all windows, each from t0, t1 or t2, with p99.9, least, mean and largest"
+    node = Fold(summary, (_table(run),)) if run.rows else nothing
+    return Section("times", "Response and service times", (node,), link="Times")
+
+
+def _table(run: RunView) -> Table:
+    t4 = "; t4: first statement of the function. " if run.triggered else ". "
+    t3 = (
+        "t3: when the event happened, by the store and its own clock, whose offset nobody has measured; told to 1,000 "
+        f"ms it is rounded down, so that t3 {digits.MINUS} t1 may be up to a second more than stated, and t4 "
+        f"{digits.MINUS} t3 as much less. "
+        if any(row.window.to_event_ms for row in run.rows)
+        else ""
+    )
+    scheduled = ", where load is on a schedule," if run.answered else ""
+    caption = (
+        f"All times of all windows. t0: intended send; t1: handed to the kernel; t2: acknowledged{t4}{t3}Response "
+        f"times start at t0 and so{scheduled} are free of coordinated omission."
+    )
+    headings = ("n", "p50", "p90", "p95", "p99", "p99.9", "min", "mean", "max")
+    columns = (Column("Time", number=False), *map(Column, headings))
+    return Table("all-times", caption, columns, tuple(map(_window, run.rows)), "reference")
+
+
+def _window(row: WindowRow) -> Body:
+    window = row.window
+    rates = f"{digits.rate(window.offered_per_s)}/s offered, {digits.rate(window.achieved_per_s)}/s achieved"
+    note = Span(f"window {window.name}, phase {window.phase}; {rates}", "note")
+    found = ((each, getattr(window, each[0])) for each in _MEASURES[row.trial.experiment])
+    rows = (_row(measure, times, window) for measure, times in found if times)
+    return Body(tuple(rows), (row.label, badges(row.trial), " ", note), of_window(row))
+
+
+def _row(measure: tuple[str, str, str], times: Latency, window: WindowResult) -> Row:
+    field, title, formula = measure
+    note = (" ", Span(_told_to(window.event_resolution_ms), "note")) if "event" in field else ""
+    missing = Span(f"{digits.count(times.missing)} missing", "note") if times.missing else ""
+    cells = (
+        Cell((digits.count(times.n), missing), {"metric": f"{field}.n", "value": times.n, "missing": times.missing}),
+        *(estimate(f"{field}.{quantile}", getattr(times, quantile)) for quantile in QUANTILES),
+        *(time(f"{field}.{point}", getattr(times, point)) for point in ("min", "mean", "max")),
+    )
+    return Row(Cell((f"{title} ", Span(formula, "formula"), note)), cells)
+
+
+def _told_to(resolution_ms: float | None) -> str:
+    """Say how exactly the store's own event times are."""
+    unit = digits.unit_for(resolution_ms or 0)
+    return (
+        "" if resolution_ms is None else f"t3 is told to {digits.rounded(resolution_ms * unit.per_ms, 1)} {unit.name}"
+    )
+
+
+def over_time_section(run: RunView) -> Section:
+    """Return the section on each trial over time."""
+    found = [(view, figure) for view in run.trials if (figure := time_figure(view.result)) is not None]
+    alone = len(run.trials) == 1 and not any(any(bins.offered) for bins in run.trials[0].result.rates)
+    folds = [
+        Fold(f"{view.label}, second by second", (Figure(*_drawn(view, figure), style="pair"),), plain=alone)
+        for view, figure in found
+    ]
+    summary = f"{digits.counted(len(found), 'trial')}, second by second"
+    parts = tuple(folds) or (Sentence("No events, no series."),)
+    return Section("time", "Over time", (Fold(summary, parts, plain=len(found) <= MAX_SENTENCES),), link="Over time")
+
+
+def _drawn(view: TrialView, figure: TimeFigure) -> tuple[tuple[Node, ...], str]:
+    measure, arrives = view.measure, view.measure.arrives
+    counted = "were acknowledged, and arrived by the drain limit" if arrives else "acknowledged"
+    caption = (
+        f"{view.label}: {measure.name} of the {'events' if arrives else 'operations'} whose intended send falls in "
+        f"each second of a phase, and how many of these were offered{', ' if arrives else ' and '}{counted}."
+    )
+    if figure.bin_s > 1:
+        caption += (
+            f" One point stands for {figure.bin_s}{digits.NBSP}s: rates are means, p50 and p90 the median of the "
+            "seconds' own, max the maximum."
+        )
+    caption += not_drawn_words(figure.not_drawn)
+    stalled = f"; coloured, with an edge where it begins: the store answered nothing ({figure.stalled})"
+    caption += f" Shaded: phases, darker where nothing counts{stalled if figure.stalled else ''}."
+    return (Heading((view.label, badges(view.summary))), *_charts(view, figure)), caption
+
+
+def not_drawn_words(points: int) -> str:
+    """Say how many points a log axis cannot show, after a space; empty where it shows all."""
+    many = (
+        f" {digits.counted(points, 'point')} at or below 0{digits.NBSP}ms (clock error) cannot be drawn on a log axis."
+    )
+    return many if points else ""
+
+
+def _charts(view: TrialView, figure: TimeFigure) -> Iterator[Node]:
+    """Yield a trial over time: latency above rates."""
+    arrives, of = view.measure.arrives, view.label
+    data = {"seconds": figure.seconds, "phases": figure.phases, "stalls": figure.stalls}
+    if figure.has_latency:
+        drawing = Drawing(f"latency-{view.anchor}", "latency", data, {}, experiment=view.summary.experiment)
+        yield Chart(drawing, f"p50, p90 and maximum {view.measure.name} of {of} for each second")
+    else:
+        why = "nothing arrived" if arrives else "nothing was answered with success"
+        yield Sentence(f"No second has a {view.measure.name} to draw{'' if figure.not_drawn else f': {why}'}.", "note")
+    what = "Offered, acknowledged and arrived events" if arrives else "Offered and acknowledged operations"
+    rates = Drawing(f"rates-{view.anchor}", "rates" if arrives else "operation-rates", data, {"top": figure.top_per_s})
+    yield Chart(rates, f"{what} per second of {of}")
