@@ -7,29 +7,13 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.measure import traits_of
-from stepbench.report.document import (
-    Body,
-    Cell,
-    Column,
-    Fold,
-    Row,
-    Section,
-    Sentence,
-    Sentences,
-    Span,
-    Table,
-    badges,
-    named,
-    number,
-    of_window,
-)
+from stepbench.report import document as doc
 from stepbench.report.thresholds import describe_missed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.result import Accounting, TrialSummary
-    from stepbench.report.document import Node
     from stepbench.report.labels import WindowRow
     from stepbench.report.run import RunView, TrialView
 
@@ -199,13 +183,13 @@ def _describe_kind(noun: str, accounts: list[Accounting]) -> str:
     return f"{subject} sent, acknowledged, and arrived"
 
 
-def accounting_section(run: RunView) -> Section:
+def accounting_section(run: RunView) -> doc.Section:
     """Return the section on where every event went."""
-    nodes = tuple(_account_nodes(run)) if run.loaded else (Sentence("No trial, no events."),)
-    return Section("accounting", "Accounting", nodes, link="Accounting")
+    nodes = tuple(_account_nodes(run)) if run.loaded else (doc.Sentence("No trial, no events."),)
+    return doc.Section("accounting", "Accounting", nodes, link="Accounting")
 
 
-def _account_nodes(run: RunView) -> Iterator[Node]:
+def _account_nodes(run: RunView) -> Iterator[doc.Node]:
     accounted = [view for view in run.loaded if view.summary.accounting]
     amiss = [view for view in accounted if not accounting_is_whole([view.summary.accounting])]
     missing = len(run.loaded) - len(accounted)
@@ -216,17 +200,17 @@ def _account_nodes(run: RunView) -> Iterator[Node]:
         else describe_accounting(summaries)
     )
     if amiss:
-        said = (named(view.label, view.summary, f"{describe_accounting([view.summary])}.") for view in amiss)
-        yield Sentences(tuple(said), "The other trials")
+        said = (doc.named(view.label, view.summary, f"{describe_accounting([view.summary])}.") for view in amiss)
+        yield doc.Sentences(tuple(said), "The other trials")
     if missing:
-        yield Sentence(f"{digits.counted(missing, 'trial')} without any.")
+        yield doc.Sentence(f"{digits.counted(missing, 'trial')} without any.")
     whole = accounting_adds_up([trial.accounting for trial in summaries])
-    yield Fold(words, tuple(_tables(run, "accounting", _MEASURED)), plain=not whole)
+    yield doc.Fold(words, tuple(_tables(run, "accounting", _MEASURED)), plain=not whole)
     yield from _errors(run)
     if any(trial.warm_up for trial in summaries):
         what = "Warm-up and other phases with measured: false."
         tables = tuple(_tables(run, "warm_up", (what, what)))
-        yield Fold("The same of the phases that were not measured", tables, style="")
+        yield doc.Fold("The same of the phases that were not measured", tables, style="")
 
 
 _MEASURED = (
@@ -236,7 +220,7 @@ _MEASURED = (
 _PREFIXES = {"accounting": "", "warm_up": "warm-up-"}
 
 
-def _tables(run: RunView, field: str, captions: tuple[str, str]) -> Iterator[Table]:
+def _tables(run: RunView, field: str, captions: tuple[str, str]) -> Iterator[doc.Table]:
     """Yield the tables of events, then those of operations, so many trials to a table."""
     kinds = (("accounts", run.triggered, True), ("operation-accounts", run.answered, False))
     for (name, views, awaited), caption in zip(kinds, captions, strict=True):
@@ -246,17 +230,17 @@ def _tables(run: RunView, field: str, captions: tuple[str, str]) -> Iterator[Tab
             yield _table(f"{_PREFIXES[field]}{name}{number}", caption, part, field, awaited=awaited)
 
 
-def _table(name: str, caption: str, views: Sequence[TrialView], field: str, *, awaited: bool) -> Table:
+def _table(name: str, caption: str, views: Sequence[TrialView], field: str, *, awaited: bool) -> doc.Table:
     sections = accounting_sections([getattr(view.summary, field) for view in views], awaited=awaited)
-    columns = (Column("Events", number=False), *(Column(view.label) for view in views))
-    bodies = (Body(tuple(_rows(section, views, field)), section.equation) for section in sections)
-    return Table(name, caption, columns, tuple(bodies), "reference by-trial")
+    columns = doc.columns("Events", *(view.label for view in views))
+    bodies = (doc.Body(tuple(_rows(section, views, field)), section.equation) for section in sections)
+    return doc.Table(name, caption, columns, tuple(bodies), "reference by-trial")
 
 
-def _rows(section: AccountingSection, views: Sequence[TrialView], field: str) -> Iterator[Row]:
+def _rows(section: AccountingSection, views: Sequence[TrialView], field: str) -> Iterator[doc.Row]:
     for line in section.lines:
         cells = (
-            Cell(
+            doc.Cell(
                 digits.count(value),
                 {
                     "trial": view.summary.index,
@@ -267,17 +251,17 @@ def _rows(section: AccountingSection, views: Sequence[TrialView], field: str) ->
             )
             for view, value in zip(views, line.numbers, strict=True)
         )
-        yield Row(Cell(line.title), tuple(cells), style=f"depth-{line.depth}")
+        yield doc.Row(doc.Cell(line.title), tuple(cells), style=f"depth-{line.depth}")
     if section.sums:
-        yield Row(Cell("check"), tuple(_check(*each) for each in section.sums), style="sum")
+        yield doc.Row(doc.Cell("check"), tuple(_check(*each) for each in section.sums), style="sum")
 
 
-def _check(text: str, holds: bool | None) -> Cell:  # noqa: FBT001 -- of a pair
+def _check(text: str, holds: bool | None) -> doc.Cell:  # noqa: FBT001 -- of a pair
     wrong = holds is False
-    return Cell(f"{text} (does not add up)" if wrong else text, {"holds": holds}, "bad" if wrong else "")
+    return doc.Cell(f"{text} (does not add up)" if wrong else text, {"holds": holds}, "bad" if wrong else "")
 
 
-def _errors(run: RunView) -> Iterator[Node]:
+def _errors(run: RunView) -> Iterator[doc.Node]:
     refused = [row for row in run.rows if row.window.errors]
     if not refused:
         return
@@ -286,26 +270,26 @@ def _errors(run: RunView) -> Iterator[Node]:
         "Failed and unknown outcomes of the measured windows by error: the store's own code, or what happened to the "
         f"request. Percentiles are of acknowledged {' and '.join(filter(None, (writes, operations))) or 'writes'} only."
     )
-    columns = (Column("Error", number=False), Column("Events"), Column("Of those sent"))
-    table = Table("errors", caption, columns, tuple(map(_errors_of, refused)), "reference narrow")
+    columns = doc.columns("Error", "Events", "Of those sent")
+    table = doc.Table("errors", caption, columns, tuple(map(_errors_of, refused)), "reference narrow")
     plain = bool(describe_missed(run.summary)) and len(refused) <= FEW_WINDOWS
-    yield Fold(f"Errors by name, window by window ({len(refused)})", (table,), plain=plain)
+    yield doc.Fold(f"Errors by name, window by window ({len(refused)})", (table,), plain=plain)
 
 
 FEW_WINDOWS = 3
 """Errors of so many windows at most are not folded where a threshold was missed."""
 
 
-def _errors_of(row: WindowRow) -> Body:
+def _errors_of(row: WindowRow) -> doc.Body:
     window = row.window
     of = f" of {digits.count(window.sent)} sent" if window.sent else ""
     counts = f"{digits.count(window.failed)} failed, {digits.count(window.unknown)} unknown{of}"
     rows = (
-        Row(
-            Cell(name),
-            (number("errors", count), Cell(digits.percent(count / window.sent if window.sent else None))),
+        doc.Row(
+            doc.Cell(name),
+            (doc.number("errors", count), doc.Cell(digits.percent(count / window.sent if window.sent else None))),
             {"error": name},
         )
         for name, count in window.errors.items()
     )
-    return Body(tuple(rows), (row.label, badges(row.trial), " ", Span(counts, "note")), of_window(row))
+    return doc.Body(tuple(rows), (row.label, doc.badges(row.trial), " ", doc.Span(counts, "note")), doc.of_window(row))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.document import Heading, Section, Sentence, Span, Term, Terms
+from stepbench.report import document as doc
 from stepbench.report.labels import trial_labels
 from stepbench.report.words import describe_state, name_caveat_kind, state_of
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.result import Caveat, TrialSummary
-    from stepbench.report.document import Node, Text
     from stepbench.report.run import RunView, TrialView
 
 
@@ -69,28 +68,28 @@ def caveat_groups(trials: Sequence[TrialSummary]) -> tuple[CaveatGroup, ...]:
     return tuple(CaveatGroup(kind, tuple(each), labels, len(trials)) for kind, each in found.items())
 
 
-def caveats_section(trials: Sequence[TrialSummary]) -> Section:
+def caveats_section(trials: Sequence[TrialSummary]) -> doc.Section:
     """Return the section on the caveats of all trials, a kind at a time."""
     nodes = tuple(node for group in caveat_groups(trials) for node in _group(group))
-    return Section("caveats", "Caveats and remedies", nodes or (Sentence("None."),), link="Caveats")
+    return doc.Section("caveats", "Caveats and remedies", nodes or (doc.Sentence("None."),), link="Caveats")
 
 
-def _group(group: CaveatGroup) -> Iterator[Node]:
-    yield Heading((f"{group.name} ", Span(group.extent, "note")), name=f"caveat-{group.kind}")
+def _group(group: CaveatGroup) -> Iterator[doc.Node]:
+    yield doc.Heading((f"{group.name} ", doc.Span(group.extent, "note")), name=f"caveat-{group.kind}")
     terms = (
-        Term(group.label(trial), (Sentence(_with_remedy(caveat)),), {"kind": caveat.kind, "trial": trial.index})
+        doc.Term(group.label(trial), (doc.Sentence(_with_remedy(caveat)),), {"kind": caveat.kind, "trial": trial.index})
         for trial, caveat in group.caveats
     )
-    yield Terms(tuple(terms), "the same of others", 1)
+    yield doc.Terms(tuple(terms), "the same of others", 1)
 
 
-def _with_remedy(caveat: Caveat) -> Text:
-    return (f"{caveat.text} ", Span(caveat.remedy, "remedy"))
+def _with_remedy(caveat: Caveat) -> doc.Text:
+    return (f"{caveat.text} ", doc.Span(caveat.remedy, "remedy"))
 
 
 _NOTHING = (
     "The run left no trial behind: the plan was refused, or the run ended before its first trial began. ",
-    Span("stepbench validate PLAN", "code"),
+    doc.Span("stepbench validate PLAN", "code"),
     (
         " says what is wrong with a plan; the execution's own history in the Step Functions console says where the run "
         "ended."
@@ -98,26 +97,26 @@ _NOTHING = (
 )
 
 
-def problems_section(run: RunView) -> Section | None:
+def problems_section(run: RunView) -> doc.Section | None:
     """Return what stands before everything else: that the run was stopped, or ran nothing, or which trials failed."""
-    found: list[Node] = []
+    found: list[doc.Node] = []
     troubled, number = run.troubled, len(run.trials)
     title = "The run was stopped" if number else "Nothing ran"
     if run.summary.status == "stopped":
-        found.append(Sentence("The run was stopped before its end. What had been measured until then is below."))
+        found.append(doc.Sentence("The run was stopped before its end. What had been measured until then is below."))
     if not number:
-        found.append(Sentence(_NOTHING))
+        found.append(doc.Sentence(_NOTHING))
     if troubled:
         title = f"{len(troubled)} of {digits.counted(number, 'trial')} did not complete"
-        found.append(Terms(tuple(map(_problem, troubled)), "The others that did not complete", 2))
-    return Section("problems", title, tuple(found)) if found else None
+        found.append(doc.Terms(tuple(map(_problem, troubled)), "The others that did not complete", 2))
+    return doc.Section("problems", title, tuple(found)) if found else None
 
 
-def _problem(view: TrialView) -> Term:
+def _problem(view: TrialView) -> doc.Term:
     trial, failure = view.summary, view.summary.failure
-    name = (f"{view.label} ", Span(describe_state(trial), "verdict"))
-    texts = [Sentence(_with_remedy(each)) for each in trial.caveats if each.kind in {"skipped", "incomplete"}]
+    name = (f"{view.label} ", doc.Span(describe_state(trial), "verdict"))
+    texts = [doc.Sentence(_with_remedy(each)) for each in trial.caveats if each.kind in {"skipped", "incomplete"}]
     if failure:
-        cause = (": ", Span(failure.cause, "cause")) if failure.cause else ""
-        texts.insert(0, Sentence((Span(failure.error, "strong"), cause), "error"))
-    return Term(name, tuple(texts), {"trial": trial.index, "state": state_of(trial)})
+        cause = (": ", doc.Span(failure.cause, "cause")) if failure.cause else ""
+        texts.insert(0, doc.Sentence((doc.Span(failure.error, "strong"), cause), "error"))
+    return doc.Term(name, tuple(texts), {"trial": trial.index, "state": state_of(trial)})

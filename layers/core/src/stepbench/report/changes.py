@@ -9,21 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.analysis.verdict_text import holds_one, loads, other_cause
-from stepbench.report.document import (
-    NINETY_FIVE,
-    Cell,
-    Column,
-    Fold,
-    Row,
-    Sentences,
-    Table,
-    body,
-    estimate,
-    head,
-    named,
-    p_value,
-    sentence_case,
-)
+from stepbench.report import document as doc
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
@@ -32,7 +18,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.chart_data import PhaseSpan, RateBins
     from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality, WindowResult
     from stepbench.contracts.result import TrialSummary
-    from stepbench.report.document import Data, Node
     from stepbench.report.run import RunView, TrialView
 
 AROUND_S = 5.0
@@ -214,65 +199,64 @@ def _runs(sent: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-def compared_sentences(run: RunView) -> Iterator[Node]:
+def compared_sentences(run: RunView) -> Iterator[doc.Node]:
     """Yield a sentence for each window that is compared with the one before it."""
     said = tuple(
-        named(view.label, view.summary, describe_comparison(view.summary, each, view.result.phases))
+        doc.named(view.label, view.summary, describe_comparison(view.summary, each, view.result.phases))
         for view in run.trials
         for each in view.summary.comparisons
     )
     if said:
-        yield Sentences(said, "The other windows")
+        yield doc.Sentences(said, "The other windows")
 
 
-def change_tables(run: RunView) -> Iterator[Node]:
+def change_tables(run: RunView) -> Iterator[doc.Node]:
     """Yield the same comparisons as a table, then where each series changes its level most."""
     compared = [(view, each) for view in run.trials for each in view.summary.comparisons]
     changing = [(view, each) for view in run.trials for each in view.summary.change_points]
     if compared:
         caption = (
-            f"{run.latency_title} of one window against the one before, with {NINETY_FIVE} intervals from resampling "
-            "blocks of time. Tail: p90 over median. A ratio whose interval holds 1 shows no difference."
+            f"{run.latency_title} of one window against the one before, with {doc.NINETY_FIVE} intervals from "
+            "resampling blocks of time. Tail: p90 over median. A ratio whose interval holds 1 shows no difference."
         )
         headings = ("Median, shift", "Median, ratio", "Interquartile range, ratio", "Tail, ratio")
-        columns = (Column("Windows", number=False), *map(Column, headings))
-        table = Table("comparisons", caption, columns, body(_compared(*each) for each in compared))
-        yield Fold("Each window against the one before it in a table", (table,))
+        columns = doc.columns("Windows", *headings)
+        table = doc.Table("comparisons", caption, columns, doc.body(_compared(*each) for each in compared))
+        yield doc.Fold("Each window against the one before it in a table", (table,))
     if changing:
         caption = (
             "Where each series changes its level most, in seconds of the phase, and the probability of so large a "
             "change by chance."
         )
-        words = Column("In words", number=False, style="words")
-        columns = (Column("Series", number=False), words, Column("At"), Column("p"))
-        table = Table("changes", caption, columns, body(_changed(*each) for each in changing))
-        yield Fold("Where each series changes its level most", (table,))
+        columns = doc.columns("Series", doc.words("In words", "words"), "At", "p")
+        table = doc.Table("changes", caption, columns, doc.body(_changed(*each) for each in changing))
+        yield doc.Fold("Where each series changes its level most", (table,))
 
 
-def _compared(view: TrialView, each: Comparison) -> Row:
+def _compared(view: TrialView, each: Comparison) -> doc.Row:
     trial = view.summary
     windows = (window_label(trial, each.phase_b, each.b), window_label(trial, each.phase_a, each.a))
     cells = (
-        estimate("median_shift_ms", each.median_shift_ms),
-        estimate("median_ratio", each.median_ratio, "ratio"),
-        estimate("iqr_ratio", each.iqr_ratio, "ratio"),
-        estimate("tail_ratio", each.tail_ratio, "ratio"),
+        doc.estimate("median_shift_ms", each.median_shift_ms),
+        doc.estimate("median_ratio", each.median_ratio, "ratio"),
+        doc.estimate("iqr_ratio", each.iqr_ratio, "ratio"),
+        doc.estimate("tail_ratio", each.tail_ratio, "ratio"),
     )
-    return Row(
-        head(view.label, trial, " against ".join(windows)), cells, {"trial": trial.index, "a": each.a, "b": each.b}
+    return doc.Row(
+        doc.head(view.label, trial, " against ".join(windows)), cells, {"trial": trial.index, "a": each.a, "b": each.b}
     )
 
 
-def _changed(view: TrialView, each: ChangePoint) -> Row:
+def _changed(view: TrialView, each: ChangePoint) -> doc.Row:
     trial = view.summary
     steps_s = next((step_starts(span) for span in view.result.phases if span.name == each.phase), ())
     cells = (
-        Cell(sentence_case(describe_change(each, steps_s))),
-        estimate("at_s", each.at_s, "s"),
-        p_value(each.p_value),
+        doc.Cell(doc.sentence_case(describe_change(each, steps_s))),
+        doc.estimate("at_s", each.at_s, "s"),
+        doc.p_value(each.p_value),
     )
-    data: Data = {"trial": trial.index, "phase": each.phase, "series": each.series}
-    return Row(head(f"{view.label}, {series_name(each)}", trial, f"phase {each.phase}"), cells, data)
+    data: doc.Data = {"trial": trial.index, "phase": each.phase, "series": each.series}
+    return doc.Row(doc.head(f"{view.label}, {series_name(each)}", trial, f"phase {each.phase}"), cells, data)
 
 
 def step_starts(span: PhaseSpan | None) -> tuple[float, ...]:

@@ -7,24 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench.digits import NBSP, NONE, count, offset
+from stepbench.report import document as doc
 from stepbench.report.curves import Curve, legend_of
-from stepbench.report.document import (
-    Cell,
-    Chart,
-    Column,
-    Figure,
-    Fold,
-    Row,
-    Section,
-    Sentence,
-    Sentences,
-    Span,
-    Table,
-    body,
-    estimate,
-    named,
-    p_value,
-)
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
@@ -133,7 +117,7 @@ def _gap(comparison: ClockComparison, arrived: dict[str, list[float]], events: d
     return columns(names, [(short(ks.at_ms), low, (low + high) / 2, high, f"D = {ks.d:.3f}")])
 
 
-def clock_section(summary: RunSummary, results: Sequence[TrialResult]) -> Section | None:
+def clock_section(summary: RunSummary, results: Sequence[TrialResult]) -> doc.Section | None:
     """Return the section that sets one sandbox against several; None of a run without such a pair."""
     if not summary.clock_checks:
         return None
@@ -145,48 +129,47 @@ def clock_section(summary: RunSummary, results: Sequence[TrialResult]) -> Sectio
     figures = clock_figures(summary, results)
     compared = [(check, comparison) for check in summary.clock_checks for comparison in check.comparisons]
     trials = {trial.name: trial for trial in reversed(summary.trials)}
-    sentences = Sentences(tuple(_sentence(*each, trials) for each in compared), most=None, style="sentences")
-    folded = (Fold(_describe(each), (_drawn(number, each),), plain=number == 0) for number, each in enumerate(figures))
+    sentences = doc.Sentences(tuple(_sentence(*each, trials) for each in compared), most=None, style="sentences")
+    folded = (
+        doc.Fold(_describe(each), (_drawn(number, each),), plain=number == 0) for number, each in enumerate(figures)
+    )
     caption = (
         "Kolmogorov and Smirnov's test and the difference of medians (several sandboxes minus one). A D up to the "
         "critical one does not show that the two are equal."
     )
     headings = ("D", f"critical D, 5{NBSP}%", "p", "n, m", "Difference of medians", "Clocks' offset", "Same sandbox")
-    columns = (Column("Measure", number=False), Column("Pair", number=False), *map(Column, headings))
-    table = Table("clock-check-table", caption, columns, body(_cells(*each) for each in compared), phone=True)
-    tests = Fold("The tests in a table", (table,))
-    return Section("clock-check", "Clock check", (Sentence(said), sentences, *folded, tests), link="Clocks")
+    columns = doc.columns("Measure", doc.words("Pair"), *headings)
+    table = doc.Table("clock-check-table", caption, columns, doc.body(_cells(*each) for each in compared), phone=True)
+    tests = doc.Fold("The tests in a table", (table,))
+    return doc.Section("clock-check", "Clock check", (doc.Sentence(said), sentences, *folded, tests), link="Clocks")
 
 
 def _describe(figure: ClockFigure) -> str:
     return f"{figure.title} of {figure.check.a} and {figure.check.b}"
 
 
-def _sentence(check: ClockCheck, comparison: ClockComparison, trials: Mapping[str, TrialSummary]) -> Sentence:
+def _sentence(check: ClockCheck, comparison: ClockComparison, trials: Mapping[str, TrialSummary]) -> doc.Sentence:
     pair = f"{MEASURES[comparison.measure]}, {check.a} against {check.b}"
-    return named(pair, trials[check.b], comparison.text, {"clock-check": check.a, "measure": comparison.measure})
+    return doc.named(pair, trials[check.b], comparison.text, {"clock-check": check.a, "measure": comparison.measure})
 
 
-def _cells(check: ClockCheck, comparison: ClockComparison) -> Row:
+def _cells(check: ClockCheck, comparison: ClockComparison) -> doc.Row:
     ks = comparison.ks
     cells = (
-        Cell(f"{check.a} against {check.b}, {check.window}"),
-        Cell(f"{ks.d:.3f}" if ks else NONE, {"metric": "d", "value": ks.d if ks else None}),
-        Cell(f"{ks.critical_d:.3f}" if ks else NONE, {"metric": "critical_d", "value": ks.critical_d if ks else None}),
-        p_value(ks.p_value if ks else None),
-        Cell(f"{count(ks.n)}, {count(ks.m)}" if ks else NONE, {"metric": "n", "value": ks.n if ks else None}),
-        estimate("median_shift_ms", comparison.median_shift_ms),
-        Cell(offset(check.offset_ms, check.bound_ms), {"metric": "offset_ms", "bound": check.bound_ms}),
-        Cell(
-            f"{count(check.same_sandbox)} of {count(check.events)}",
-            {"metric": "same_sandbox", "value": check.same_sandbox},
-        ),
+        doc.Cell(f"{check.a} against {check.b}, {check.window}"),
+        doc.value("d", ks.d if ks else None, f"{ks.d:.3f}" if ks else NONE),
+        doc.value("critical_d", ks.critical_d if ks else None, f"{ks.critical_d:.3f}" if ks else NONE),
+        doc.p_value(ks.p_value if ks else None),
+        doc.value("n", ks.n if ks else None, f"{count(ks.n)}, {count(ks.m)}" if ks else NONE),
+        doc.estimate("median_shift_ms", comparison.median_shift_ms),
+        doc.Cell(offset(check.offset_ms, check.bound_ms), {"metric": "offset_ms", "bound": check.bound_ms}),
+        doc.value("same_sandbox", check.same_sandbox, f"{count(check.same_sandbox)} of {count(check.events)}"),
     )
     data = {"clock-check": check.a, "measure": comparison.measure}
-    return Row(Cell(MEASURES[comparison.measure]), cells, data)
+    return doc.Row(doc.Cell(MEASURES[comparison.measure]), cells, data)
 
 
-def _drawn(number: int, figure: ClockFigure) -> Figure:
+def _drawn(number: int, figure: ClockFigure) -> doc.Figure:
     names = figure.legend.names
     data = {"clocks": figure.curves, "clocks-names": names, "gap": figure.gap}
     params = {**figure.legend.params, "low": figure.low_ms, "top": figure.top_ms}
@@ -196,10 +179,10 @@ def _drawn(number: int, figure: ClockFigure) -> Figure:
     )
     caption = (
         f"{figure.title}: ",
-        Span(figure.check.a, "b"),
+        doc.Span(figure.check.a, "b"),
         ", one sandbox, against ",
-        Span(figure.check.b, "b"),
+        doc.Span(figure.check.b, "b"),
         f". The upright line is the largest distance D between the two. {beyond}",
     )
     drawing = Drawing(f"clock-{number}", "clock", data, params)
-    return Figure((Chart(drawing, f"{_describe(figure)}. {figure.comparison.text}"),), caption)
+    return doc.Figure((doc.Chart(drawing, f"{_describe(figure)}. {figure.comparison.text}"),), caption)

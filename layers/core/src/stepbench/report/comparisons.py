@@ -6,23 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.published import QUANTILE_METRICS
-from stepbench.report.document import (
-    NINETY_FIVE,
-    Cell,
-    Column,
-    Fold,
-    Row,
-    Section,
-    Sentence,
-    Sentences,
-    Span,
-    Table,
-    body,
-    estimate,
-    head,
-    minus,
-    named,
-)
+from stepbench.report import document as doc
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
@@ -30,7 +14,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import Estimate, Replication
     from stepbench.contracts.result import RunSummary, TrialSummary
-    from stepbench.report.document import Data
     from stepbench.report.run import RunView, TrialView
 
 
@@ -95,74 +78,73 @@ def _format_ours(each: Replication, ours: Estimate, ratio: Estimate) -> str:
     return f"{_format_number(each, ours.value)} ({against}{digits.shown(ratio, digits.TIMES)})"
 
 
-def published_section(run: RunView) -> Section | None:
+def published_section(run: RunView) -> doc.Section | None:
     """Return the section that sets published numbers beside ours."""
     emulated = run.manifest.emulated
     found = [(view, each) for view in run.trials for each in scored(view.summary, run.summary)]
     if not found:
         return None
-    warning = Sentence(
+    warning = doc.Sentence(
         "This run was made on one machine, with AWS emulated. No ratio below replicates a number of AWS's; they say "
         "how far this machine is from it.",
         "warning",
     )
-    sentences = Sentences(
+    sentences = doc.Sentences(
         tuple(
-            named(view.label, view.summary, describe_replication(view.summary, each, aws_emulated=emulated))
+            doc.named(view.label, view.summary, describe_replication(view.summary, each, aws_emulated=emulated))
             for view, each in found
         ),
         "The other published numbers",
     )
-    table = Fold("Published numbers and ours in a table", (_table(run, found),))
+    table = doc.Fold("Published numbers and ours in a table", (_table(run, found),))
     parts = (warning, sentences, table) if emulated else (sentences, table)
-    return Section("published", "Against published numbers", parts, link="Published")
+    return doc.Section("published", "Against published numbers", parts, link="Published")
 
 
-def _table(run: RunView, found: list[tuple[TrialView, Replication]]) -> Table:
+def _table(run: RunView, found: list[tuple[TrialView, Replication]]) -> doc.Table:
     pushed, answered = bool(run.triggered), bool(run.answered)
     readings = (
         " A source may mean the write's send or its acknowledgement as the start, so both are scored: "
-        f"{minus('t4', 't1')} and {minus('t4', 't2')}."
+        f"{doc.minus('t4', 't1')} and {doc.minus('t4', 't2')}."
     )
-    served = f" Operations are scored by their service time, {minus('t2', 't1')}."
+    served = f" Operations are scored by their service time, {doc.minus('t2', 't1')}."
     caption = (
-        f"Published numbers beside ours, with {NINETY_FIVE} intervals.{readings if pushed else ''}"
+        f"Published numbers beside ours, with {doc.NINETY_FIVE} intervals.{readings if pushed else ''}"
         f"{served if answered else ''} A ratio is ours over the published number; its interval is that of ours alone."
     )
-    columns = (
-        Column("Trial", number=False),
-        Column("Published", style="wide"),
-        Column("Ours" if answered else f"Ours, t4 {digits.MINUS} t1"),
-        Column("Ratio", label="Ratio" if answered else f"Ratio, t4 {digits.MINUS} t1"),
-        *((Column(_AFTER_ACK), Column("Ratio", label=_AFTER_ACK.replace("Ours", "Ratio"))) if pushed else ()),
-        Column("Source", number=False, style="wide"),
+    own = "" if answered else f", t4 {digits.MINUS} t1"
+    scored = (doc.Column(f"Ours{own}"), doc.Column("Ratio", label=f"Ratio{own}"))
+    after_ack = (doc.Column(f"Ours{_AFTER_ACK}"), doc.Column("Ratio", label=f"Ratio{_AFTER_ACK}")) if pushed else ()
+    published, source = doc.Column("Published", style="wide"), doc.words("Source", "wide")
+    columns = doc.columns("Trial", published, *scored, *after_ack, source)
+    return doc.Table(
+        "replication", caption, columns, doc.body(_row(run, view, each, pushed=pushed) for view, each in found)
     )
-    return Table("replication", caption, columns, body(_row(run, view, each, pushed=pushed) for view, each in found))
 
 
-_AFTER_ACK = f"Ours, t4 {digits.MINUS} t2"
+_AFTER_ACK = f", t4 {digits.MINUS} t2"
 
 
-def _row(run: RunView, view: TrialView, each: Replication, *, pushed: bool) -> Row:
+def _row(run: RunView, view: TrialView, each: Replication, *, pushed: bool) -> doc.Row:
     trial = view.summary
     over = f" over {each.over}" if each.over else ""
     place = describe_origin(trial, aws_emulated=run.manifest.emulated)
-    first = head(
+    first = doc.head(
         f"{view.label}, {format_metric(each.metric)}{over}",
         trial,
         window_label(trial, each.phase, each.window) if len(view.rows) > 1 else "",
         trial.provider,
-        Span(place, "not-aws") if place else "",
+        doc.Span(place, "not-aws") if place else "",
     )
     cells = [
-        Cell(format_published(each), {"metric": "published", "value": each.published, "unit": each.unit}),
-        estimate("ours", each.ours, each.unit),
-        estimate("ratio", each.ratio, "ratio"),
+        doc.value("published", each.published, format_published(each), unit=each.unit),
+        doc.estimate("ours", each.ours, each.unit),
+        doc.estimate("ratio", each.ratio, "ratio"),
     ]
     if pushed:
         cells += [
-            estimate("ours_after_ack", each.ours_after_ack, each.unit),
-            estimate("ratio_after_ack", each.ratio_after_ack, "ratio"),
+            doc.estimate("ours_after_ack", each.ours_after_ack, each.unit),
+            doc.estimate("ratio_after_ack", each.ratio_after_ack, "ratio"),
         ]
-    data: Data = {"trial": trial.index, "window": each.window, "phase": each.phase, "emulated": trial.emulated}
-    return Row(first, (*cells, Cell(each.source)), data)
+    data: doc.Data = {"trial": trial.index, "window": each.window, "phase": each.phase, "emulated": trial.emulated}
+    return doc.Row(first, (*cells, doc.Cell(each.source)), data)

@@ -6,20 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
 from stepbench.costs.price_table import unit_price
-from stepbench.report.document import (
-    Body,
-    Cell,
-    Column,
-    Fold,
-    Row,
-    Section,
-    Sentence,
-    Span,
-    Table,
-    badges,
-    body,
-    sentence_case,
-)
+from stepbench.report import document as doc
 from stepbench.report.labels import trial_labels, window_rows
 
 if TYPE_CHECKING:
@@ -28,7 +15,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.cost import CostItem, PerDollar, RunCost
     from stepbench.contracts.manifest import Manifest
     from stepbench.contracts.result import RunSummary, TrialSummary
-    from stepbench.report.document import Data, Node
     from stepbench.report.labels import WindowRow
 
 PART_NAMES = {
@@ -121,107 +107,107 @@ def _name(row: PerDollarRow) -> str:
     return row.row.label.replace(trial.name, trial.group, 1) if trial.group else row.row.label
 
 
-def cost_section(summary: RunSummary, manifest: Manifest) -> Section:
+def cost_section(summary: RunSummary, manifest: Manifest) -> doc.Section:
     """Return the section on what the run cost."""
     if not summary.trials:
-        return Section("cost", "Cost", (Sentence("Nothing ran, nothing was spent."),), link="Cost")
+        return doc.Section("cost", "Cost", (doc.Sentence("Nothing ran, nothing was spent."),), link="Cost")
     estimated = sum(trial.cost_usd.estimate for trial in summary.trials)
-    said = sentence_case(describe_cost(summary)) or f"{digits.dollars(estimated)} by estimate"
+    said = doc.sentence_case(describe_cost(summary)) or f"{digits.dollars(estimated)} by estimate"
     unbilled = manifest.emulated and not summary.cost_usd
     words = f"{said}, which AWS would charge: it was emulated" if unbilled else said
-    return Section("cost", "Cost", (Fold(words, tuple(_cost_nodes(summary, manifest))),), link="Cost")
+    return doc.Section("cost", "Cost", (doc.Fold(words, tuple(_cost_nodes(summary, manifest))),), link="Cost")
 
 
-def _cost_nodes(summary: RunSummary, manifest: Manifest) -> Iterator[Node]:
+def _cost_nodes(summary: RunSummary, manifest: Manifest) -> Iterator[doc.Node]:
     whole = summary.cost_usd
     yield _trials_table(summary, manifest)
     if whole and whole.items:
         yield _items_table(whole)
     if whole and whole.left_out:
-        yield Sentence(f"Not known, and so not counted: {'; '.join(whole.left_out)}.", "note")
+        yield doc.Sentence(f"Not known, and so not counted: {'; '.join(whole.left_out)}.", "note")
     if summary.per_dollar:
         yield _per_dollar_table(summary)
 
 
-def _trials_table(summary: RunSummary, manifest: Manifest) -> Table:
+def _trials_table(summary: RunSummary, manifest: Manifest) -> doc.Table:
     whole = summary.cost_usd
     dates = whole.prices if whole else manifest.price_table_date
     caption = (
         "US dollars: estimated before the trial, an upper bound, and by what was counted after it, at AWS's list "
         f"prices of {dates}.{f' {EMULATED}.' if manifest.emulated else ''}"
     )
-    columns = (Column("Trial", number=False), *map(Column, ("Estimate", "Counted", "Of that, store and trigger")))
+    columns = doc.columns("Trial", "Estimate", "Counted", "Of that, store and trigger")
     labels = trial_labels(summary.trials)
     rows = [_trial_row(trial, label) for trial, label in zip(summary.trials, labels, strict=True)]
     if whole:
-        none = Cell(digits.NONE)
-        rows.append(Row(Cell("The run itself"), (none, Cell(digits.dollars(own_items(summary))), none)))
-    return Table("cost-table", caption, columns, body(rows), "reference narrow", foot=_sum_row(summary))
+        none = doc.Cell(digits.NONE)
+        rows.append(doc.Row(doc.Cell("The run itself"), (none, doc.Cell(digits.dollars(own_items(summary))), none)))
+    return doc.Table("cost-table", caption, columns, doc.body(rows), "reference narrow", foot=_sum_row(summary))
 
 
-def _trial_row(trial: TrialSummary, label: str) -> Row:
+def _trial_row(trial: TrialSummary, label: str) -> doc.Row:
     own = trial.cost_usd
     part = own.of("store", "trigger") if own.items else None
-    incomplete = Span("incomplete", "note") if {"store", "trigger"} & set(own.incomplete) else ""
-    data: Data = {"metric": "cost_usd.store_and_trigger", "value": part} if own.items else {}
-    counted = Cell((digits.dollars(part), incomplete), data)
-    return Row(
-        Cell(label),
+    incomplete = doc.Span("incomplete", "note") if {"store", "trigger"} & set(own.incomplete) else ""
+    data: doc.Data = {"metric": "cost_usd.store_and_trigger", "value": part} if own.items else {}
+    counted = doc.Cell((digits.dollars(part), incomplete), data)
+    return doc.Row(
+        doc.Cell(label),
         (_usd("cost_usd.estimate", own.estimate), _usd("cost_usd.actual", own.actual), counted),
         {"trial": trial.index},
     )
 
 
-def _sum_row(summary: RunSummary) -> Row:
+def _sum_row(summary: RunSummary) -> doc.Row:
     whole = summary.cost_usd
     actual = [trial.cost_usd.actual for trial in summary.trials if trial.cost_usd.actual is not None]
     missing = len(actual) < len(summary.trials)
     known = f"{len(actual)} of {digits.counted(len(summary.trials), 'trial')} known"
     counted = whole.actual if whole and not missing else sum(actual) if actual else None
-    data: Data = {"metric": "cost_usd.actual", "value": whole.actual} if whole and whole.actual is not None else {}
+    data: doc.Data = {"metric": "cost_usd.actual", "value": whole.actual} if whole and whole.actual is not None else {}
     estimated = digits.dollars(sum(trial.cost_usd.estimate for trial in summary.trials))
-    note = Span(known, "note") if actual and missing else ""
-    cells = (Cell(estimated), Cell((digits.dollars(counted), note), data), Cell())
-    return Row(Cell("Sum"), cells, {"group": "run"} if whole else {})
+    note = doc.Span(known, "note") if actual and missing else ""
+    cells = (doc.Cell(estimated), doc.Cell((digits.dollars(counted), note), data), doc.Cell())
+    return doc.Row(doc.Cell("Sum"), cells, {"group": "run"} if whole else {})
 
 
-def _usd(metric: str, value: float | None) -> Cell:
-    return Cell(digits.dollars(value), {"metric": metric, "value": value})
+def _usd(metric: str, value: float | None) -> doc.Cell:
+    return doc.value(metric, value, digits.dollars(value))
 
 
-def _items_table(whole: RunCost) -> Table:
+def _items_table(whole: RunCost) -> doc.Table:
     caption = (
         "What was counted: dollars are quantity times price. Each trial's own items are in ",
-        Span("summary.json", "code"),
+        doc.Span("summary.json", "code"),
         ".",
     )
-    columns = (Column("Item", number=False), *map(Column, ("Dollars", "Quantity", "Price of one")))
+    columns = doc.columns("Item", "Dollars", "Quantity", "Price of one")
     found = dict.fromkeys(item.part for item in whole.items)
     bodies = [_items(part, [each for each in whole.items if each.part == part], PART_NAMES[part]) for part in found]
     if whole.idle:
         name = "idle: hours of the run in which none of its trials held it; not in the sum"
         bodies.append(_items("idle", whole.idle, name))
-    return Table("cost-items", caption, columns, tuple(bodies), "reference")
+    return doc.Table("cost-items", caption, columns, tuple(bodies), "reference")
 
 
-def _items(part: str, items: Sequence[CostItem], name: str) -> Body:
+def _items(part: str, items: Sequence[CostItem], name: str) -> doc.Body:
     usd = sum(item.usd for item in items)
-    return Body(tuple(_item(part, item) for item in items), f"{name}, {digits.dollars(usd)}", {"group": "run"})
+    return doc.Body(tuple(_item(part, item) for item in items), f"{name}, {digits.dollars(usd)}", {"group": "run"})
 
 
-def _item(part: str, item: CostItem) -> Row:
+def _item(part: str, item: CostItem) -> doc.Row:
     place = f"cost.{part}.{item.item}"
-    number: Data = {"metric": f"{place}.quantity", "value": item.quantity}
-    price: Data = {"metric": f"{place}.unit_price_usd", "value": item.unit_price_usd}
+    number: doc.Data = {"metric": f"{place}.quantity", "value": item.quantity}
+    price: doc.Data = {"metric": f"{place}.unit_price_usd", "value": item.unit_price_usd}
     cells = (
         _usd(f"{place}.usd", item.usd),
-        Cell((f"{quantity(item.quantity)} ", Span(item.unit, "unit")), number),
-        Cell(unit_price(item.unit_price_usd), price),
+        doc.Cell((f"{quantity(item.quantity)} ", doc.Span(item.unit, "unit")), number),
+        doc.Cell(unit_price(item.unit_price_usd), price),
     )
-    return Row(Cell((item.item, (" ", Span(item.note, "note")) if item.note else "")), cells)
+    return doc.Row(doc.Cell((item.item, (" ", doc.Span(item.note, "note")) if item.note else "")), cells)
 
 
-def _per_dollar_table(summary: RunSummary) -> Table:
+def _per_dollar_table(summary: RunSummary) -> doc.Table:
     caption = (
         "Performance per dollar: 1 / median latency / dollars of the store and its trigger in the whole trial. Only "
         "windows that did the same work are compared, repeats of a trial together; the interval is the median's."
@@ -229,23 +215,23 @@ def _per_dollar_table(summary: RunSummary) -> Table:
     headings = ("Median", "Dollars", f"1 / (s {digits.TIMES.name} $)", "Times the lowest")
     rows = per_dollar_rows(summary)
     groups = dict.fromkeys(row.found.group for row in rows)
-    bodies = (Body(tuple(_per_dollar_row(row) for row in rows if row.found.group == group)) for group in groups)
-    columns = (Column("Window", number=False), *map(Column, headings))
-    return Table("per-dollar", caption, columns, tuple(bodies), "reference")
+    bodies = (doc.Body(tuple(_per_dollar_row(row) for row in rows if row.found.group == group)) for group in groups)
+    columns = doc.columns("Window", *headings)
+    return doc.Table("per-dollar", caption, columns, tuple(bodies), "reference")
 
 
-def _per_dollar_row(row: PerDollarRow) -> Row:
+def _per_dollar_row(row: PerDollarRow) -> doc.Row:
     found = row.found
-    raw: Data = {"metric": "per_dollar.p50", "value": found.value, "low": found.low, "high": found.high}
+    raw: doc.Data = {"metric": "per_dollar.p50", "value": found.value, "low": found.low, "high": found.high}
     interval = f"[{digits.rounded(found.low)}, {digits.rounded(found.high)}]"
-    times = (f"{digits.rounded(found.times_worst or 1, 2)} ", Span(times_interval(found), "interval"))
+    times = (f"{digits.rounded(found.times_worst or 1, 2)} ", doc.Span(times_interval(found), "interval"))
     cells = (
-        Cell(digits.latency(found.latency_s * 1000), {"metric": "per_dollar.latency_s", "value": found.latency_s}),
+        doc.value("per_dollar.latency_s", found.latency_s, digits.latency(found.latency_s * 1000)),
         _usd("per_dollar.usd", found.usd),
-        Cell((Span(digits.rounded(found.value), "value"), " ", Span(interval, "interval")), raw),
-        Cell(Span("nothing to compare", "note"))
+        doc.Cell((doc.Span(digits.rounded(found.value), "value"), " ", doc.Span(interval, "interval")), raw),
+        doc.Cell(doc.Span("nothing to compare", "note"))
         if row.alone
-        else Cell(times, {"metric": "per_dollar.times_worst", "value": found.times_worst}),
+        else doc.value("per_dollar.times_worst", found.times_worst, times),
     )
-    window: Data = {"trial": found.trial, "phase": found.phase, "window": found.window}
-    return Row(Cell((row.row.label, badges(row.row.trial))), cells, window)
+    window: doc.Data = {"trial": found.trial, "phase": found.phase, "window": found.window}
+    return doc.Row(doc.Cell((row.row.label, doc.badges(row.row.trial))), cells, window)

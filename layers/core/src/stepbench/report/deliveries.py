@@ -6,22 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.document import (
-    Body,
-    Cell,
-    Column,
-    Fold,
-    Group,
-    Row,
-    Section,
-    Sentence,
-    Sentences,
-    Table,
-    badges,
-    named,
-    number,
-    time,
-)
+from stepbench.report import document as doc
 
 if TYPE_CHECKING:
     from stepbench.contracts.deliveries import Deliveries
@@ -44,10 +29,10 @@ def describe_deliveries(found: Deliveries) -> str:
     )
 
 
-def invocations_section(run: RunView) -> Section:
+def invocations_section(run: RunView) -> doc.Section:
     """Return the section on what the functions' own logs say."""
     delivered = tuple(
-        named(
+        doc.named(
             row.label,
             row.trial,
             f"{describe_deliveries(found)}.",
@@ -59,40 +44,40 @@ def invocations_section(run: RunView) -> Section:
     every = [each for view in run.trials for each in view.summary.invocations]
     cold = digits.counted(sum(each.cold_starts for each in every), "cold start")
     summary = f"{cold} in {digits.counted(sum(each.invocations for each in every), 'invocation')}"
-    table = Fold(summary, (_table(run),)) if every else Sentence("No logs were collected.")
-    first = (Group("deliveries", (Sentences(delivered, "The others"),)),) if delivered else ()
-    return Section("invocations", "Invocations and cold starts", (*first, table), link="Cold starts")
+    table = doc.Fold(summary, (_table(run),)) if every else doc.Sentence("No logs were collected.")
+    first = (doc.Group("deliveries", (doc.Sentences(delivered, "The others"),)),) if delivered else ()
+    return doc.Section("invocations", "Invocations and cold starts", (*first, table), link="Cold starts")
 
 
-def _table(run: RunView) -> Table:
+def _table(run: RunView) -> doc.Table:
     headings = (
         *("Invocations", "Cold starts", "Init, p50", "Init, max", "Duration, p50", "Duration, max", "Billed"),
         "Memory, max",
     )
     bodies = (
-        Body(
+        doc.Body(
             tuple(map(_row, view.summary.invocations)),
-            (view.label, badges(view.summary)),
+            (view.label, doc.badges(view.summary)),
             {"trial": view.summary.index},
         )
         for view in run.trials
         if view.summary.invocations
     )
-    columns = (Column("Function", number=False), *map(Column, headings))
+    columns = doc.columns("Function", *headings)
     caption = "What the functions' own logs say of the trial."
-    return Table("invocations-table", caption, columns, tuple(bodies), "reference")
+    return doc.Table("invocations-table", caption, columns, tuple(bodies), "reference")
 
 
-def _row(each: Invocations) -> Row:
+def _row(each: Invocations) -> doc.Row:
     memory = digits.NONE if each.max_memory_mb is None else f"{digits.count(each.max_memory_mb)} MB"
     cells = (
-        number("invocations", each.invocations),
-        number("cold_starts", each.cold_starts),
+        doc.number("invocations", each.invocations),
+        doc.number("cold_starts", each.cold_starts),
         *(
-            time(name, getattr(each, name))
+            doc.time(name, getattr(each, name))
             for name in ("init_ms_p50", "init_ms_max", "duration_ms_p50", "duration_ms_max")
         ),
-        Cell(digits.duration(each.billed_ms / 1000), {"metric": "billed_ms", "value": each.billed_ms}),
-        Cell(memory, {"metric": "max_memory_mb", "value": each.max_memory_mb}),
+        doc.value("billed_ms", each.billed_ms, digits.duration(each.billed_ms / 1000)),
+        doc.value("max_memory_mb", each.max_memory_mb, memory),
     )
-    return Row(Cell(each.function), cells, {"function": each.function})
+    return doc.Row(doc.Cell(each.function), cells, {"function": each.function})

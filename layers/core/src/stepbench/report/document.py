@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 Output = Literal["page", "markdown", "terminal"]
 PAGE: tuple[Output, ...] = ("page",)
-EVERYWHERE: tuple[Output, ...] = ("page", "markdown", "terminal")
-NOT_ON_A_TERMINAL: tuple[Output, ...] = ("page", "markdown")
+NOT_ON_PAGES: tuple[Output, ...] = ("markdown", "terminal")
+EVERYWHERE: tuple[Output, ...] = (*PAGE, *NOT_ON_PAGES)
 PHONE_ROWS, PHONE_SENTENCES = 6, 2
 """A phone shows no more rows of a table and sentences of a list at once; `templates/page.css` counts them, too."""
 MAX_SENTENCES = 4
@@ -86,7 +86,8 @@ class Column(NamedTuple):
     A column by its heading.
 
     number: aligned to the right. style: of its cells; `more`: a phone shows it when the whole table is asked for.
-    label: what a phone's card calls it, if not by its heading. short: its heading in Markdown and on a terminal.
+    label: what a phone's card calls it, if not by its heading. short: its heading in Markdown and on a terminal, if
+    that is not the same in lower case.
     """
 
     heading: str
@@ -94,7 +95,22 @@ class Column(NamedTuple):
     style: str = ""
     label: str = ""
     short: str = ""
-    outputs: tuple[Output, ...] = PAGE
+    outputs: tuple[Output, ...] = EVERYWHERE
+
+
+def words(heading: str, style: str = "", short: str = "", outputs: tuple[Output, ...] = EVERYWHERE) -> Column:
+    """Return a column of words."""
+    return Column(heading, number=False, style=style, short=short, outputs=outputs)
+
+
+def more(heading: str, short: str = "", outputs: tuple[Output, ...] = EVERYWHERE) -> Column:
+    """Return a column of numbers that a phone shows when the whole table is asked for."""
+    return Column(heading, style="more", short=short, outputs=outputs)
+
+
+def columns(first: str, *others: str | Column, short: str = "") -> tuple[Column, ...]:
+    """Return columns: that of the rows' heads, and others, of numbers where no more than a heading is given."""
+    return (words(first, short=short), *(Column(each) if isinstance(each, str) else each for each in others))
 
 
 class Row(NamedTuple):
@@ -146,7 +162,7 @@ class Table(NamedTuple):
     def headings(self, output: Output) -> tuple[str, ...]:
         """Return the short headings of the columns that an output has."""
         columns = (self.columns[0], *(self.columns[1 + place] for place in self.columns_of(output)))
-        return tuple(column.short or column.heading for column in columns)
+        return tuple(column.short or column.heading[:1].lower() + column.heading[1:] for column in columns)
 
     def cells(self, row: Row, output: Output) -> tuple[Cell, ...]:
         """Return a row's cells in the columns that an output has."""
@@ -387,19 +403,24 @@ def _estimate_text(words: digits.Shown, *, unsure: bool) -> Text:
     return tuple(shown)
 
 
-def number(metric: str, value: int | None, style: str = "") -> Cell:
+def value(metric: str, raw: Value, text: Text, **data: Value) -> Cell:
+    """Return a raw value as it is written."""
+    return Cell(text, {"metric": metric, "value": raw, **data})
+
+
+def number(metric: str, raw: int | None, style: str = "") -> Cell:
     """Return a whole number."""
-    return Cell(digits.count(value), {"metric": metric, "value": value}, style)
+    return Cell(digits.count(raw), {"metric": metric, "value": raw}, style)
 
 
-def harm(metric: str, value: int | None, style: str = "") -> Cell:
+def harm(metric: str, raw: int | None, style: str = "") -> Cell:
     """Return a whole number of what should not have happened; in the `style` where it has not."""
-    return number(metric, value, "bad" if value else style)
+    return number(metric, raw, "bad" if raw else style)
 
 
 def time(metric: str, value_ms: float | None) -> Cell:
     """Return a time without an interval."""
-    return Cell(digits.latency(value_ms), {"metric": metric, "value": value_ms, "unit": "ms"})
+    return value(metric, value_ms, digits.latency(value_ms), unit="ms")
 
 
 def p_value(p: float | None) -> Cell:

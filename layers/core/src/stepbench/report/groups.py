@@ -10,19 +10,8 @@ from stepbench import digits
 from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.measures import Estimate
+from stepbench.report import document as doc
 from stepbench.report.boxes import BEYOND
-from stepbench.report.document import (
-    EMULATED,
-    NINETY_FIVE,
-    Cell,
-    Column,
-    Row,
-    Sentence,
-    Span,
-    Table,
-    body,
-    estimate,
-)
 from stepbench.report.labels import trial_labels
 from stepbench.stats.over_runs import mean_over_runs
 
@@ -31,7 +20,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import TrialSummary
-    from stepbench.report.document import Data, Node
 
 
 @dataclass(frozen=True)
@@ -148,35 +136,35 @@ def format_point(point: dict[str, Any]) -> str:
     return ", ".join(f"{shorten_path(path, list(point))} = {format_value(value)}" for path, value in point.items())
 
 
-def groups_nodes(found: Sequence[TrialGroup], trials: Sequence[TrialSummary], latency_title: str) -> Iterator[Node]:
+def groups_nodes(found: Sequence[TrialGroup], trials: Sequence[TrialSummary], latency_title: str) -> Iterator[doc.Node]:
     """Yield the table of all groups, and which trials are in no row of it."""
     caption = (
         f"{latency_title} over the runs of each trial",
-        Span(
-            f": the geometric mean of the runs' own quantiles, with its {NINETY_FIVE} interval where there are three "
-            f"runs or more, and their range; of a single run its quantile with its {NINETY_FIVE} interval.",
+        doc.Span(
+            f": the geometric mean of the runs' own quantiles, with its {doc.NINETY_FIVE} interval where there are "
+            f"three runs or more, and their range; of a single run its quantile with its {doc.NINETY_FIVE} interval.",
             "more",
         ),
     )
-    columns = (Column("Trial", number=False), Column("Runs"), Column("p50"), Column("p90", style="more"), Column("p99"))
-    yield Table("groups", caption, columns, body(map(_row, found)), phone=True)
+    columns = doc.columns("Trial", "Runs", "p50", doc.more("p90"), "p99")
+    yield doc.Table("groups", caption, columns, doc.body(map(_row, found)), phone=True)
     if missing := unmeasured(trials):
-        yield Sentence(f"Not in this table, since they measured nothing: {', '.join(missing)}.")
+        yield doc.Sentence(f"Not in this table, since they measured nothing: {', '.join(missing)}.")
 
 
-def _row(group: TrialGroup) -> Row:
-    point = Span(format_point(group.point), "provider") if group.point else ""
-    name = (group.label, " " if group.trial.emulated else "", EMULATED if group.trial.emulated else "", point)
+def _row(group: TrialGroup) -> doc.Row:
+    point = doc.Span(format_point(group.point), "provider") if group.point else ""
+    name = (group.label, " " if group.trial.emulated else "", doc.EMULATED if group.trial.emulated else "", point)
     cells = (
-        Cell(str(len(group.runs)), {"metric": "runs", "value": len(group.runs)}),
+        doc.value("runs", len(group.runs), str(len(group.runs))),
         *(_over_runs(quantile, group.quantile_over_runs(quantile)) for quantile in ("p50", "p90", "p99")),
     )
-    data: Data = {"group": group.name, "phase": group.phase, "window": group.window, "runs": len(group.runs)}
-    return Row(Cell(name), cells, data)
+    data: doc.Data = {"group": group.name, "phase": group.phase, "window": group.window, "runs": len(group.runs)}
+    return doc.Row(doc.Cell(name), cells, data)
 
 
-def _over_runs(quantile: str, over: QuantileOverRuns) -> Cell:
+def _over_runs(quantile: str, over: QuantileOverRuns) -> doc.Cell:
     metric = f"over_runs.{quantile}"
     if over.least is None:
-        return estimate(metric, over.mean)
-    return estimate(metric, over.mean, shown=over.shown, least=over.least, greatest=over.greatest)
+        return doc.estimate(metric, over.mean)
+    return doc.estimate(metric, over.mean, shown=over.shown, least=over.least, greatest=over.greatest)

@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from stepbench import digits
 from stepbench.analysis.comparability import STORE, format_value, shorten_path
 from stepbench.contracts.measure import measure_of
+from stepbench.report import document as doc
 from stepbench.report.boxes import BEYOND
-from stepbench.report.document import (
-    EMULATED,
-    NINETY_FIVE,
-    Chart,
-    Figure,
-    Multiples,
-    Section,
-    Sentence,
-)
 from stepbench.report.figures import Drawing
 from stepbench.report.groups import groups_nodes
 from stepbench.report.labels import columns, short
@@ -204,7 +196,9 @@ def _hashable(value: Any) -> str:  # noqa: ANN401 -- any JSON
     return f"{type(value).__name__}:{value!r}"
 
 
-def repeats_section(found: Sequence[TrialGroup], trials: Sequence[TrialSummary], latency_title: str) -> Section | None:
+def repeats_section(
+    found: Sequence[TrialGroup], trials: Sequence[TrialSummary], latency_title: str
+) -> doc.Section | None:
     """Return the section on what a matrix varies; the table of groups is part of the answer where runs are repeated."""
     figures = matrix_figures(found)
     repeated = any(group.repeated for group in found)
@@ -212,27 +206,27 @@ def repeats_section(found: Sequence[TrialGroup], trials: Sequence[TrialSummary],
         return None
     nodes = () if repeated else groups_nodes(found, trials, latency_title)
     title, link = ("Settings and repeats", "Settings") if figures else ("Repeats", "Repeats")
-    return Section("repeats", title, (*((_drawn(figures),) if figures else ()), *nodes), link=link)
+    return doc.Section("repeats", title, (*((_drawn(figures),) if figures else ()), *nodes), link=link)
 
 
-def _drawn(figures: Sequence[MatrixFigure]) -> Figure:
+def _drawn(figures: Sequence[MatrixFigure]) -> doc.Figure:
     lines = [figure for figure in figures if figure.chart == "line-up"]
     joined = "; the line joins the means of the runs' medians" if any(figure.joined for figure in figures) else ""
     caption = "Median latency against the settings that the plan varies; plots of one matrix share their scale."
     if lines:
-        caption += f" A mark is one run with its {NINETY_FIVE} interval{joined}."
+        caption += f" A mark is one run with its {doc.NINETY_FIVE} interval{joined}."
     if len(lines) < len(figures):
         caption += " A tile is the mean of its runs' medians, dark for fast and bright for slow."
     if len(figures) == MAX_FIGURES:
         caption += f" At most {MAX_FIGURES} plots are drawn; the table has every combination."
     charts = tuple(_chart(place, figure) for place, figure in enumerate(figures))
-    return Figure((Multiples(charts, level=3),), caption, "still")
+    return doc.Figure((doc.Multiples(charts, level=3),), caption, "still")
 
 
-def _chart(place: int, each: MatrixFigure) -> Chart:
+def _chart(place: int, each: MatrixFigure) -> doc.Chart:
     drawing = Drawing(f"matrix-{place}", each.chart, each.data, each.params, each.height_px, each.experiment)
     settings = f"{each.across} and {each.down}" if each.down else each.across
     axes = f"across: {each.across}; down: {each.down}" if each.down else f"p50 against {each.across}"
-    title = (each.title, " " if each.emulated else "", EMULATED if each.emulated else "")
+    title = (each.title, " " if each.emulated else "", doc.EMULATED if each.emulated else "")
     described = f"Median {measure_of(each.experiment).name} of {each.title} against {settings}"
-    return Chart(drawing, described, title, (Sentence(axes, "note axes"),))
+    return doc.Chart(drawing, described, title, (doc.Sentence(axes, "note axes"),))

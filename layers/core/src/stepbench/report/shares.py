@@ -6,25 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.document import (
-    EMULATED,
-    NINETY_FIVE,
-    Cell,
-    Chart,
-    Column,
-    Figure,
-    Fold,
-    Row,
-    Section,
-    Sentence,
-    Sentences,
-    Span,
-    Table,
-    body,
-    estimate,
-    number,
-    time,
-)
+from stepbench.report import document as doc
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
@@ -34,7 +16,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.across_trials import TriggerShare
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialSummary
-    from stepbench.report.document import Text
     from stepbench.report.labels import Columns
 
 ROWS_PER_FIGURE = 16
@@ -117,59 +98,56 @@ def _percent(share: float) -> str:
     return f"{percent:.{decimals}f} %"
 
 
-def share_sentences(rows: Sequence[ShareRow]) -> Sentences:
+def share_sentences(rows: Sequence[ShareRow]) -> doc.Sentences:
     """Return the answer for each application."""
     said = (
-        Sentence((*_label(row, "strong"), f" Its triggers take {format_share(row.share.share)} of its time."))
+        doc.Sentence((*_label(row, "strong"), f" Its triggers take {format_share(row.share.share)} of its time."))
         for row in rows
     )
-    return Sentences(tuple(said), "The other applications")
+    return doc.Sentences(tuple(said), "The other applications")
 
 
-def shares_section(rows: Sequence[ShareRow]) -> Section | None:
+def shares_section(rows: Sequence[ShareRow]) -> doc.Section | None:
     """Return the section on triggers' share; None of a run without applications."""
     if not rows:
         return None
     caption = "The applications, with durations from the sources that the plan names."
-    columns = (
-        Column("Application", number=False),
-        Column("Share", style="wide"),
-        Column("Triggers", style="more"),
-        *map(Column, ("Trigger latency", "Functions")),
-        Column("Source", number=False, style="wide more"),
-    )
-    table = Table("share-table", caption, columns, body(map(_cells, rows)), phone=True)
+    share, source = doc.Column("Share", style="wide"), doc.words("Source", "wide more")
+    columns = doc.columns("Application", share, doc.more("Triggers"), "Trigger latency", "Functions", source)
+    table = doc.Table("share-table", caption, columns, doc.body(map(_cells, rows)), phone=True)
     figures = map(_drawn, range(len(rows)), share_figures(rows))
     title = "Which share of an application's time is the trigger's?"
-    return Section("shares", title, (*figures, Fold("The applications in a table", (table,))), link="Shares")
+    return doc.Section("shares", title, (*figures, doc.Fold("The applications in a table", (table,))), link="Shares")
 
 
-def _label(row: ShareRow, style: str = "") -> tuple[Text, ...]:
+def _label(row: ShareRow, style: str = "") -> tuple[doc.Text, ...]:
     return (
-        Span(row.label, style) if style else row.label,
+        doc.Span(row.label, style) if style else row.label,
         " " if row.emulated else "",
-        EMULATED if row.emulated else "",
+        doc.EMULATED if row.emulated else "",
     )
 
 
-def _cells(row: ShareRow) -> Row:
+def _cells(row: ShareRow) -> doc.Row:
     share = row.share
     cells = (
-        Cell(format_share(share.share), {"metric": "share", "value": share.share.value}),
-        number("triggers", share.triggers),
-        estimate("trigger_ms", share.trigger_ms),
-        time("compute_ms", share.compute_ms),
-        Cell(share.source),
+        doc.value("share", share.share.value, format_share(share.share)),
+        doc.number("triggers", share.triggers),
+        doc.estimate("trigger_ms", share.trigger_ms),
+        doc.time("compute_ms", share.compute_ms),
+        doc.Cell(share.source),
     )
-    return Row(Cell(_label(row)), cells, {"application": share.application, "trial-name": share.trial})
+    return doc.Row(doc.Cell(_label(row)), cells, {"application": share.application, "trial-name": share.trial})
 
 
-def _drawn(place: int, figure: ShareFigure) -> Figure:
+def _drawn(place: int, figure: ShareFigure) -> doc.Figure:
     params = {"labels": figure.labels, "top": figure.top}
     drawing = Drawing(f"shares-{place}", "shares", {"shares": figure.bars}, params, ROW_PX * len(figure.labels))
     caption = (
         "Trigger latency over execution time, that is over trigger latency and the functions' own durations, with "
-        f"every trigger at its median in its trial's first measured window; the thick line is the {NINETY_FIVE} "
+        f"every trigger at its median in its trial's first measured window; the thick line is the {doc.NINETY_FIVE} "
         "interval that the medians' own imply."
     )
-    return Figure((Chart(drawing, f"Shares of trigger latency in execution time. {figure.description}"),), caption)
+    return doc.Figure(
+        (doc.Chart(drawing, f"Shares of trigger latency in execution time. {figure.description}"),), caption
+    )

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.report import document as doc
 from stepbench.report.changes import (
     AROUND_S,
     bins_around,
@@ -18,19 +19,6 @@ from stepbench.report.changes import (
     step_starts,
 )
 from stepbench.report.datasets import MAX_POINTS, SECOND_COLUMNS, binned, hide_non_positive
-from stepbench.report.document import (
-    NINETY_FIVE,
-    Chart,
-    Figure,
-    Fold,
-    Heading,
-    Section,
-    Sentence,
-    Span,
-    badges,
-    joined,
-    sentence_case,
-)
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 from stepbench.report.times import not_drawn_words
@@ -42,7 +30,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import ChangePoint
     from stepbench.contracts.result import TrialResult
     from stepbench.report.changes import StepGap
-    from stepbench.report.document import Data, Node, Text
     from stepbench.report.labels import Columns, Row
     from stepbench.report.run import RunView, TrialView
 
@@ -209,11 +196,11 @@ def _largest(drawn: Columns, names: Sequence[str]) -> float:
     )
 
 
-def steps_section(run: RunView) -> Section | None:
+def steps_section(run: RunView) -> doc.Section | None:
     """Return the section on what changed, and when; None of a run without steps, comparisons and change points."""
     figures = [(view, number, figure) for view in run.trials for number, figure in enumerate(step_figures(view.result))]
     folds = [
-        Fold(
+        doc.Fold(
             f"{view.label}, phase {figure.phase}, step by step",
             (_drawn(view, f"{view.anchor}-{number}", figure, sum(each[0] is view for each in figures)),),
             plain=len(figures) == 1,
@@ -221,46 +208,46 @@ def steps_section(run: RunView) -> Section | None:
         for view, number, figure in figures
     ]
     nodes = (*compared_sentences(run), *folds, *change_tables(run))
-    return Section("steps", "What changed, and when", nodes, link="Changes") if nodes else None
+    return doc.Section("steps", "What changed, and when", nodes, link="Changes") if nodes else None
 
 
-def _drawn(view: TrialView, place: str, figure: StepFigure, figures: int) -> Figure:
+def _drawn(view: TrialView, place: str, figure: StepFigure, figures: int) -> doc.Figure:
     phase = f", {figure.phase}" if figures > 1 else ""
-    title = Heading((f"{view.label}{phase} ", badges(view.summary)))
-    return Figure((title, *_charts(view, place, figure)), _caption(view, figure), "zooms", "pair step")
+    title = doc.Heading((f"{view.label}{phase} ", doc.badges(view.summary)))
+    return doc.Figure((title, *_charts(view, place, figure)), _caption(view, figure), "zooms", "pair step")
 
 
-def _charts(view: TrialView, place: str, figure: StepFigure) -> Iterator[Node]:
+def _charts(view: TrialView, place: str, figure: StepFigure) -> Iterator[doc.Node]:
     """Yield a phase across its steps: latency above rates, then each step close up."""
     experiment, of = view.summary.experiment, f"{view.label} across the load steps of phase {figure.phase}"
     shared = {"steps": figure.steps, "windows": figure.windows, "changes": figure.changes}
     axis = {"low": figure.low_ms, "top": figure.top_ms, "end": figure.end_s}
     top = {"top": figure.top_per_s, "end": figure.end_s}
     latency = {**shared, "seconds": figure.seconds}
-    yield Chart(
+    yield doc.Chart(
         Drawing(f"step-latency-{place}", "step-latency", latency, axis, experiment=experiment),
         f"p50, p90 and maximum {view.measure.name} of {of}",
     )
     rates = Drawing(f"step-rates-{place}", "step-rates", {**shared, "rates": figure.rates}, top)
-    yield Chart(rates, f"Offered, sent and acknowledged events per second of {of}")
+    yield doc.Chart(rates, f"Offered, sent and acknowledged events per second of {of}")
     for number, strip in enumerate(figure.strips):
         bins = digits.latency(figure.counted_s * 1000)
-        yield Sentence(
+        yield doc.Sentence(
             f"Close up: {AROUND_S:g} s to either side of the step at {strip.step_s:g} s, in bins of {bins}",
             "strip-title",
         )
         data = {"bins": strip.bins, "step": strip.step}
         drawing = Drawing(f"step-strip-{place}-{number}", "step-strip", data, {"top": strip.top})
-        yield Chart(drawing, f"Events in each bin around the step at {strip.step_s:g} seconds")
+        yield doc.Chart(drawing, f"Events in each bin around the step at {strip.step_s:g} seconds")
 
 
-def _caption(view: TrialView, figure: StepFigure) -> Text:
+def _caption(view: TrialView, figure: StepFigure) -> doc.Text:
     points = (
         f" (a point stands for {figure.seconds_bin_s}{digits.NBSP}s: p50 and p90 the median of the seconds' own, max "
         "the maximum)"
     )
     shown, steps = len(figure.strips), len(figure.gaps)
-    dashes = f" Upright dashes: where the level changes, its {NINETY_FIVE} interval shaded."
+    dashes = f" Upright dashes: where the level changes, its {doc.NINETY_FIVE} interval shaded."
     close_up = f" Close up: the first {shown} of {steps} steps."
     text = (
         f"{view.label}, phase {figure.phase}: {view.measure.name} of each second by intended "
@@ -269,11 +256,11 @@ def _caption(view: TrialView, figure: StepFigure) -> Text:
         f"compared.{dashes if figure.changes['at_s'] else ''}{close_up if shown < steps else ''}"
         f"{not_drawn_words(figure.not_drawn)}"
     )
-    return joined((text, *map(_gap, figure.gaps)), " ")
+    return doc.joined((text, *map(_gap, figure.gaps)), " ")
 
 
-def _gap(gap: StepGap) -> Span:
-    data: Data = {
+def _gap(gap: StepGap) -> doc.Span:
+    data: doc.Data = {
         "metric": "step_gap",
         "step": gap.step_s,
         "value": gap.gap_s,
@@ -281,4 +268,4 @@ def _gap(gap: StepGap) -> Span:
         "due": gap.due,
         "unit": "s",
     }
-    return Span(f"{sentence_case(str(gap))}.", "gap bad" if gap.due else "gap", data=data)
+    return doc.Span(f"{doc.sentence_case(str(gap))}.", "gap bad" if gap.due else "gap", data=data)

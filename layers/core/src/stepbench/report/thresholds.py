@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.threshold.words import DEFAULTS
-from stepbench.report.document import PHONE_ROWS, Cell, Column, Fold, Section, Span, Table, badges, body
-from stepbench.report.document import Row as DocumentRow
+from stepbench.report import document as doc
 from stepbench.report.labels import window_rows
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.contracts.threshold.result import ThresholdResult
-    from stepbench.report.document import Node, Text
     from stepbench.report.labels import WindowRow
 
 _MISSED, _UNDECIDED = "threshold missed", "threshold not decided"
@@ -153,24 +151,24 @@ def _format_takes(result: ThresholdResult) -> str:
     return digits.takes(str(result.reason))
 
 
-def thresholds_section(summary: RunSummary, *, troubled: bool) -> Section | None:
+def thresholds_section(summary: RunSummary, *, troubled: bool) -> doc.Section | None:
     """Return the section on thresholds, the worst first; `troubled`: some trial did not complete."""
     rows = threshold_rows(summary)
     kept = [row for row in rows if row.result.state == "passed"]
     missed = [row for row in rows if row.result.state != "passed"]
     first, others = missed[:MAX_OPEN], missed[MAX_OPEN:]
-    found: list[Node] = []
+    found: list[doc.Node] = []
     if first:
-        found.append(_table("threshold-table", first, (f"Thresholds {_OPEN} ", Span(_RULE, "more"))))
+        found.append(_table("threshold-table", first, (f"Thresholds {_OPEN} ", doc.Span(_RULE, "more"))))
     if others:
         more = f"The others that were missed or are undecidable ({len(others)})"
-        found.append(Fold(more, (_table("threshold-rest", others, f"The others {_OPEN}"),)))
+        found.append(doc.Fold(more, (_table("threshold-rest", others, f"The others {_OPEN}"),)))
     if kept:
         caption = "Thresholds that were kept; of each the window that came closest to it first."
         words = describe_kept(kept, all_kept=not missed and not troubled)
-        found.append(Fold(words, (_table("kept-table", kept, caption),), style=""))
+        found.append(doc.Fold(words, (_table("kept-table", kept, caption),), style=""))
     title = "Did the run keep to its thresholds?"
-    return Section("thresholds", title, tuple(found), link="Thresholds") if found else None
+    return doc.Section("thresholds", title, tuple(found), link="Thresholds") if found else None
 
 
 _OPEN = "that were missed, or that this run is too short to decide."
@@ -180,24 +178,19 @@ _RULE = (
 )
 
 
-def _table(name: str, rows: Sequence[ThresholdRow], caption: Text) -> Table:
-    columns = (
-        Column("Threshold", number=False),
-        Column("Window", number=False),
-        Column("State", number=False),
-        Column("Measured"),
-    )
-    return Table(name, caption, columns, body(map(_cells, rows)), phone=len(rows) > PHONE_ROWS)
+def _table(name: str, rows: Sequence[ThresholdRow], caption: doc.Text) -> doc.Table:
+    columns = doc.columns("Threshold", doc.words("Window"), doc.words("State"), "Measured")
+    return doc.Table(name, caption, columns, doc.body(map(_cells, rows)), phone=len(rows) > doc.PHONE_ROWS)
 
 
-def _cells(row: ThresholdRow) -> DocumentRow:
+def _cells(row: ThresholdRow) -> doc.Row:
     result = row.result
     window = {"trial": result.trial, "phase": result.phase, "window": result.window} if result.window else {}
-    note = Span(row.takes, "note", title=result.reason or "") if row.takes and row.takes != row.value else ""
+    note = doc.Span(row.takes, "note", title=result.reason or "") if row.takes and row.takes != row.value else ""
     raw = {"metric": "value", "value": result.value, "low": result.low, "high": result.high, "unit": result.unit}
     cells = (
-        Cell((row.label or digits.NONE, badges(row.trial) if row.trial else "")),
-        Cell(result.state, style=f"threshold-state {result.state}"),
-        Cell((row.value, note), raw),
+        doc.Cell((row.label or digits.NONE, doc.badges(row.trial) if row.trial else "")),
+        doc.Cell(result.state, style=f"threshold-state {result.state}"),
+        doc.Cell((row.value, note), raw),
     )
-    return DocumentRow(Cell(result.threshold), cells, {"threshold": result.threshold, "state": result.state, **window})
+    return doc.Row(doc.Cell(result.threshold), cells, {"threshold": result.threshold, "state": result.state, **window})

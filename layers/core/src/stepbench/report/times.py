@@ -6,26 +6,8 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.measure import QUANTILES
+from stepbench.report import document as doc
 from stepbench.report.datasets import time_figure
-from stepbench.report.document import (
-    MAX_SENTENCES,
-    Body,
-    Cell,
-    Chart,
-    Column,
-    Figure,
-    Fold,
-    Heading,
-    Row,
-    Section,
-    Sentence,
-    Span,
-    Table,
-    badges,
-    estimate,
-    of_window,
-    time,
-)
 from stepbench.report.figures import Drawing
 
 if TYPE_CHECKING:
@@ -34,7 +16,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.measure import ExperimentName
     from stepbench.contracts.measures import Latency, WindowResult
     from stepbench.report.datasets import TimeFigure
-    from stepbench.report.document import Node
     from stepbench.report.labels import WindowRow
     from stepbench.report.run import RunView, TrialView
 
@@ -66,15 +47,15 @@ _MEASURES: dict[ExperimentName, tuple[tuple[str, str, str], ...]] = {
 }
 
 
-def times_section(run: RunView) -> Section:
+def times_section(run: RunView) -> doc.Section:
     """Return the section on all times."""
-    nothing = Sentence("No window was measured.")
+    nothing = doc.Sentence("No window was measured.")
     summary = "All times of all windows, each from t0, t1 or t2, with p99.9, least, mean and largest"
-    node = Fold(summary, (_table(run),)) if run.rows else nothing
-    return Section("times", "Response and service times", (node,), link="Times")
+    node = doc.Fold(summary, (_table(run),)) if run.rows else nothing
+    return doc.Section("times", "Response and service times", (node,), link="Times")
 
 
-def _table(run: RunView) -> Table:
+def _table(run: RunView) -> doc.Table:
     t4 = "; t4: first statement of the function. " if run.triggered else ". "
     t3 = (
         "t3: when the event happened, by the store and its own clock, whose offset nobody has measured; told to 1,000 "
@@ -89,29 +70,29 @@ def _table(run: RunView) -> Table:
         f"times start at t0 and so{scheduled} are free of coordinated omission."
     )
     headings = ("n", "p50", "p90", "p95", "p99", "p99.9", "min", "mean", "max")
-    columns = (Column("Time", number=False), *map(Column, headings))
-    return Table("all-times", caption, columns, tuple(map(_window, run.rows)), "reference")
+    columns = doc.columns("Time", *headings)
+    return doc.Table("all-times", caption, columns, tuple(map(_window, run.rows)), "reference")
 
 
-def _window(row: WindowRow) -> Body:
+def _window(row: WindowRow) -> doc.Body:
     window = row.window
     rates = f"{digits.rate(window.offered_per_s)}/s offered, {digits.rate(window.achieved_per_s)}/s achieved"
-    note = Span(f"window {window.name}, phase {window.phase}; {rates}", "note")
+    note = doc.Span(f"window {window.name}, phase {window.phase}; {rates}", "note")
     found = ((each, getattr(window, each[0])) for each in _MEASURES[row.trial.experiment])
     rows = (_row(measure, times, window) for measure, times in found if times)
-    return Body(tuple(rows), (row.label, badges(row.trial), " ", note), of_window(row))
+    return doc.Body(tuple(rows), (row.label, doc.badges(row.trial), " ", note), doc.of_window(row))
 
 
-def _row(measure: tuple[str, str, str], times: Latency, window: WindowResult) -> Row:
+def _row(measure: tuple[str, str, str], times: Latency, window: WindowResult) -> doc.Row:
     field, title, formula = measure
-    note = (" ", Span(_told_to(window.event_resolution_ms), "note")) if "event" in field else ""
-    missing = Span(f"{digits.count(times.missing)} missing", "note") if times.missing else ""
+    note = (" ", doc.Span(_told_to(window.event_resolution_ms), "note")) if "event" in field else ""
+    missing = doc.Span(f"{digits.count(times.missing)} missing", "note") if times.missing else ""
     cells = (
-        Cell((digits.count(times.n), missing), {"metric": f"{field}.n", "value": times.n, "missing": times.missing}),
-        *(estimate(f"{field}.{quantile}", getattr(times, quantile)) for quantile in QUANTILES),
-        *(time(f"{field}.{point}", getattr(times, point)) for point in ("min", "mean", "max")),
+        doc.value(f"{field}.n", times.n, (digits.count(times.n), missing), missing=times.missing),
+        *(doc.estimate(f"{field}.{quantile}", getattr(times, quantile)) for quantile in QUANTILES),
+        *(doc.time(f"{field}.{point}", getattr(times, point)) for point in ("min", "mean", "max")),
     )
-    return Row(Cell((f"{title} ", Span(formula, "formula"), note)), cells)
+    return doc.Row(doc.Cell((f"{title} ", doc.Span(formula, "formula"), note)), cells)
 
 
 def _told_to(resolution_ms: float | None) -> str:
@@ -122,20 +103,22 @@ def _told_to(resolution_ms: float | None) -> str:
     )
 
 
-def over_time_section(run: RunView) -> Section:
+def over_time_section(run: RunView) -> doc.Section:
     """Return the section on each trial over time."""
     found = [(view, figure) for view in run.trials if (figure := time_figure(view.result)) is not None]
     alone = len(run.trials) == 1 and not any(any(bins.offered) for bins in run.trials[0].result.rates)
     folds = [
-        Fold(f"{view.label}, second by second", (Figure(*_drawn(view, figure), style="pair"),), plain=alone)
+        doc.Fold(f"{view.label}, second by second", (doc.Figure(*_drawn(view, figure), style="pair"),), plain=alone)
         for view, figure in found
     ]
     summary = f"{digits.counted(len(found), 'trial')}, second by second"
-    parts = tuple(folds) or (Sentence("No events, no series."),)
-    return Section("time", "Over time", (Fold(summary, parts, plain=len(found) <= MAX_SENTENCES),), link="Over time")
+    parts = tuple(folds) or (doc.Sentence("No events, no series."),)
+    return doc.Section(
+        "time", "Over time", (doc.Fold(summary, parts, plain=len(found) <= doc.MAX_SENTENCES),), link="Over time"
+    )
 
 
-def _drawn(view: TrialView, figure: TimeFigure) -> tuple[tuple[Node, ...], str]:
+def _drawn(view: TrialView, figure: TimeFigure) -> tuple[tuple[doc.Node, ...], str]:
     measure, arrives = view.measure, view.measure.arrives
     counted = "were acknowledged, and arrived by the drain limit" if arrives else "acknowledged"
     caption = (
@@ -150,7 +133,7 @@ def _drawn(view: TrialView, figure: TimeFigure) -> tuple[tuple[Node, ...], str]:
     caption += not_drawn_words(figure.not_drawn)
     stalled = f"; coloured, with an edge where it begins: the store answered nothing ({figure.stalled})"
     caption += f" Shaded: phases, darker where nothing counts{stalled if figure.stalled else ''}."
-    return (Heading((view.label, badges(view.summary))), *_charts(view, figure)), caption
+    return (doc.Heading((view.label, doc.badges(view.summary))), *_charts(view, figure)), caption
 
 
 def not_drawn_words(points: int) -> str:
@@ -161,16 +144,18 @@ def not_drawn_words(points: int) -> str:
     return many if points else ""
 
 
-def _charts(view: TrialView, figure: TimeFigure) -> Iterator[Node]:
+def _charts(view: TrialView, figure: TimeFigure) -> Iterator[doc.Node]:
     """Yield a trial over time: latency above rates."""
     arrives, of = view.measure.arrives, view.label
     data = {"seconds": figure.seconds, "phases": figure.phases, "stalls": figure.stalls}
     if figure.has_latency:
         drawing = Drawing(f"latency-{view.anchor}", "latency", data, {}, experiment=view.summary.experiment)
-        yield Chart(drawing, f"p50, p90 and maximum {view.measure.name} of {of} for each second")
+        yield doc.Chart(drawing, f"p50, p90 and maximum {view.measure.name} of {of} for each second")
     else:
         why = "nothing arrived" if arrives else "nothing was answered with success"
-        yield Sentence(f"No second has a {view.measure.name} to draw{'' if figure.not_drawn else f': {why}'}.", "note")
+        yield doc.Sentence(
+            f"No second has a {view.measure.name} to draw{'' if figure.not_drawn else f': {why}'}.", "note"
+        )
     what = "Offered, acknowledged and arrived events" if arrives else "Offered and acknowledged operations"
     rates = Drawing(f"rates-{view.anchor}", "rates" if arrives else "operation-rates", data, {"top": figure.top_per_s})
-    yield Chart(rates, f"{what} per second of {of}")
+    yield doc.Chart(rates, f"{what} per second of {of}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.document import Cell, Column, Row, Section, Sentences, Table, body, head, named
+from stepbench.report import document as doc
 
 if TYPE_CHECKING:
     from stepbench.contracts.search import FoundRate, Utilisation
-    from stepbench.report.document import Data
     from stepbench.report.run import RunView, TrialView
 
 
@@ -32,7 +31,7 @@ def _describe_utilisation(phase: Utilisation) -> str:
     return "busy to an unknown degree" if phase.utilisation is None else f"{digits.percent(phase.utilisation)} busy"
 
 
-def load_section(run: RunView) -> Section | None:
+def load_section(run: RunView) -> doc.Section | None:
     """Return the section; None of a run that has not searched."""
     found = [(view, view.summary.found_rate) for view in run.trials if view.summary.found_rate is not None]
     if not found:
@@ -42,25 +41,24 @@ def load_section(run: RunView) -> Section | None:
         f"end. The search takes a probe of which less than 98{digits.NBSP}% was achieved, but for what was on its way "
         "in the last 0.1\N{NO-BREAK SPACE}s, as too much. Probes are in no latency of this report."
     )
-    columns = (
-        Column("Phase", number=False),
-        *map(Column, ("Offered, per s", "Achieved, per s", "Utilisation")),
-        Column("Read from", number=False, style="wide more"),
-    )
-    said = tuple(named(view.label, view.summary, describe_search(rate)) for view, rate in found)
-    rows = body(_row(view, phase) for view, rate in found for phase in rate.phases)
-    table = Table("probes", caption, columns, rows, phone=True)
-    return Section(
-        "load", "Which rate makes the store so busy?", (Sentences(said, "The other trials"), table), link="Load"
+    source = doc.words("Read from", "wide more")
+    columns = doc.columns("Phase", "Offered, per s", "Achieved, per s", "Utilisation", source)
+    said = tuple(doc.named(view.label, view.summary, describe_search(rate)) for view, rate in found)
+    rows = doc.body(_row(view, phase) for view, rate in found for phase in rate.phases)
+    table = doc.Table("probes", caption, columns, rows, phone=True)
+    return doc.Section(
+        "load", "Which rate makes the store so busy?", (doc.Sentences(said, "The other trials"), table), link="Load"
     )
 
 
-def _row(view: TrialView, phase: Utilisation) -> Row:
+def _row(view: TrialView, phase: Utilisation) -> doc.Row:
     cells = (
-        Cell(digits.rate(phase.offered_per_s), {"metric": "offered_per_s", "value": phase.offered_per_s}),
-        Cell(digits.rate(phase.achieved_per_s), {"metric": "achieved_per_s", "value": phase.achieved_per_s}),
-        Cell(digits.percent(phase.utilisation), {"metric": "utilisation", "value": phase.utilisation}),
-        Cell(phase.text),
+        doc.value("offered_per_s", phase.offered_per_s, digits.rate(phase.offered_per_s)),
+        doc.value("achieved_per_s", phase.achieved_per_s, digits.rate(phase.achieved_per_s)),
+        doc.value("utilisation", phase.utilisation, digits.percent(phase.utilisation)),
+        doc.Cell(phase.text),
     )
-    data: Data = {"trial": view.summary.index, "phase": phase.phase, "probe": phase.probe}
-    return Row(head(view.label, view.summary, f"{'' if phase.probe else 'the load: '}{phase.phase}"), cells, data)
+    data: doc.Data = {"trial": view.summary.index, "phase": phase.phase, "probe": phase.probe}
+    return doc.Row(
+        doc.head(view.label, view.summary, f"{'' if phase.probe else 'the load: '}{phase.phase}"), cells, data
+    )

@@ -10,23 +10,7 @@ from stepbench.analysis.effects import OF_INTEREST_WORDS
 from stepbench.analysis.pairs import TRIAL
 from stepbench.analysis.verdict_text import describe_share
 from stepbench.analysis.verdicts import take_turns
-from stepbench.report.document import (
-    EMULATED,
-    EVERYWHERE,
-    NINETY_FIVE,
-    Cell,
-    Column,
-    Fold,
-    Row,
-    Sentence,
-    Sentences,
-    Span,
-    Table,
-    body,
-    estimate,
-    joined,
-    sentence_case,
-)
+from stepbench.report import document as doc
 from stepbench.report.words import name_caveat_kind
 
 if TYPE_CHECKING:
@@ -35,7 +19,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import RunSummary
     from stepbench.contracts.verdict import ComparedCaveat, Effect, RunComparison, Side, Verdict
-    from stepbench.report.document import Node, Text
 
 MOST_SHOWN = 8
 """More sentences are not read; the table below them has all."""
@@ -199,103 +182,94 @@ def _differ(verdicts: Sequence[Verdict]) -> bool:
     return apart or len({each.text.partition(":")[0].partition(" at ")[0] for each in verdicts}) > 1
 
 
-def verdict_sentence(verdict: Verdict) -> Sentence:
+def verdict_sentence(verdict: Verdict) -> doc.Sentence:
     """Return a comparison for a page: what is compared, what came of it, what makes it doubtful, all its measures."""
     lead, colon, rest = verdict.text.partition(": ")
-    links = [Span(name_caveat_kind(kind), "caveat", f"#caveat-{kind}") for kind in verdict.doubts]
-    doubts = Span(("Doubtful: ", joined(links, " ")), "doubts") if links else ""
+    links = [doc.Span(name_caveat_kind(kind), "caveat", f"#caveat-{kind}") for kind in verdict.doubts]
+    doubts = doc.Span(("Doubtful: ", doc.joined(links, " ")), "doubts") if links else ""
     text = (
-        Span(_subject(verdict), "strong"),
+        doc.Span(_subject(verdict), "strong"),
         " ",
-        Span(lead + colon, "finding"),
-        Span(rest, "effects"),
+        doc.Span(lead + colon, "finding"),
+        doc.Span(rest, "effects"),
         " " if links else "",
         doubts,
     )
-    columns = (
-        Column("At", number=False),
-        *map(Column, (verdict.b.name, verdict.a.name)),
-        Column("Ratio", style="ratio"),
-        Column("Found", number=False, style="words"),
-    )
-    rows = [Row(Cell(row.measure), tuple(map(Cell, row[1:]))) for row in effect_rows(verdict)]
-    table = Table("", "", columns, body(rows), style="", label=f"{verdict.subject}: all measures")
-    below = (Fold("All quantiles", (table,), style="fold effect-table"),) if rows else ()
-    return Sentence(text, data=_sides(verdict), parts=below)
+    ratio, found = doc.Column("Ratio", style="ratio"), doc.words("Found", "words")
+    columns = doc.columns("At", verdict.b.name, verdict.a.name, ratio, found)
+    rows = [doc.Row(doc.Cell(row.measure), tuple(map(doc.Cell, row[1:]))) for row in effect_rows(verdict)]
+    table = doc.Table("", "", columns, doc.body(rows), style="", label=f"{verdict.subject}: all measures")
+    below = (doc.Fold("All quantiles", (table,), style="fold effect-table"),) if rows else ()
+    return doc.Sentence(text, data=_sides(verdict), parts=below)
 
 
-def _subject(verdict: Verdict) -> Text:
-    return (verdict.subject, (" ", EMULATED) if verdict.a.emulated or verdict.b.emulated else "")
+def _subject(verdict: Verdict) -> doc.Text:
+    return (verdict.subject, (" ", doc.EMULATED) if verdict.a.emulated or verdict.b.emulated else "")
 
 
 def _sides(verdict: Verdict) -> dict[str, str]:
     return {"aspect": verdict.aspect, "a": verdict.a.group, "b": verdict.b.group}
 
 
-def verdict_nodes(summary: RunSummary, latency_title: str) -> Iterator[Node]:
+def verdict_nodes(summary: RunSummary, latency_title: str) -> Iterator[doc.Node]:
     """Yield what a page shows of a run's comparisons: the first as sentences, and a table of all."""
     if summary.not_compared:
-        yield Sentence(sentence_case(summary.not_compared), "note", name="not-compared")
+        yield doc.Sentence(doc.sentence_case(summary.not_compared), "note", name="not-compared")
     shown, count = first_told(summary.verdicts, MOST_SHOWN), len(summary.verdicts)
     if not shown:
         return
-    yield Sentences(tuple(map(verdict_sentence, shown)), "The next comparisons", style="sentences verdicts")
+    yield doc.Sentences(tuple(map(verdict_sentence, shown)), "The next comparisons", style="sentences verdicts")
     if few := describe_few_runs(shown):
-        yield Sentence(few, "note")
+        yield doc.Sentence(few, "note")
     left_out = summary.verdicts_left_out
     which = f"The first comparisons of {count + left_out}" if left_out else "All comparisons"
-    note = (Sentence(f"{describe_left_out(summary)}.", "note", name="left-out"),) if left_out else ()
+    note = (doc.Sentence(f"{describe_left_out(summary)}.", "note", name="left-out"),) if left_out else ()
     caption = (
         f"Each comparison that the plan makes: {latency_title} of the second side over that of the first, with "
-        f"{NINETY_FIVE} intervals. A ratio whose interval holds 1 shows no difference; that is not the same as none. "
-        "One in twenty intervals misses the truth."
+        f"{doc.NINETY_FIVE} intervals. A ratio whose interval holds 1 shows no difference; that is not the same as "
+        "none. One in twenty intervals misses the truth."
     )
     table = verdict_table(summary.verdicts, caption=caption)
-    yield Fold(f"{which}, with both sides ({count})", (table, *note))
+    yield doc.Fold(f"{which}, with both sides ({count})", (table, *note))
 
 
-def verdict_table(verdicts: Sequence[Verdict], a: str = "first", b: str = "second", caption: str = "") -> Table:
+def verdict_table(verdicts: Sequence[Verdict], a: str = "first", b: str = "second", caption: str = "") -> doc.Table:
     """Return the comparisons with both sides; Markdown has them in words, with what regressed and what is doubtful."""
-    columns = (
-        Column("Second, against first", number=False, short="comparison"),
-        Column("Runs", style="more"),
-        Column(f"p50, {a}", style="more", outputs=EVERYWHERE),
-        Column(f"p50, {b}", style="more", outputs=EVERYWHERE),
-        Column("p50", outputs=EVERYWHERE),
-        Column("p90", style="more", outputs=EVERYWHERE),
-        Column("p99", outputs=EVERYWHERE),
-        Column("Throughput"),
-        Column("Remarks", number=False, short="remarks", outputs=("markdown",)),
+    columns = doc.columns(
+        *("Second, against first", doc.more("Runs", outputs=doc.PAGE), doc.more(f"p50, {a}"), doc.more(f"p50, {b}")),
+        *("p50", doc.more("p90"), "p99", doc.Column("Throughput", outputs=doc.PAGE)),
+        doc.words("Remarks", outputs=("markdown",)),
+        short="comparison",
     )
     rows = (_verdict_row(verdict, number) for number, verdict in enumerate(verdicts))
-    return Table("verdicts", caption, columns, body(rows), phone=True)
+    return doc.Table("verdicts", caption, columns, doc.body(rows), phone=True)
 
 
-def _verdict_row(verdict: Verdict, number: int) -> Row:
+def _verdict_row(verdict: Verdict, number: int) -> doc.Row:
     p50, runs = verdict.effect("p50"), f"{verdict.b.runs} against {verdict.a.runs}"
     effects = [verdict.effect(name) for name in ("p50", "p90", "p99")]
     throughput = verdict.effect("throughput")
-    remarks: list[Text] = [Span(f"{effect.measure} regressed", "strong") for effect in regressions(verdict)]
+    remarks: list[doc.Text] = [doc.Span(f"{effect.measure} regressed", "strong") for effect in regressions(verdict)]
     remarks += [verdict.unlike] if verdict.unlike else []
     remarks += [f"doubtful: {name_caveat_kind(kind)}" for kind in verdict.doubts]
     cells = (
-        Cell(runs, {"metric": "runs", "value": verdict.b.runs}),
-        estimate("p50.a", p50.a if p50 else None)._replace(line=digits.latency(p50.a.value if p50 else None)),
-        estimate("p50.b", p50.b if p50 else None)._replace(line=digits.latency(p50.b.value if p50 else None)),
+        doc.value("runs", verdict.b.runs, runs),
+        doc.estimate("p50.a", p50.a if p50 else None)._replace(line=digits.latency(p50.a.value if p50 else None)),
+        doc.estimate("p50.b", p50.b if p50 else None)._replace(line=digits.latency(p50.b.value if p50 else None)),
         *map(_ratio, effects),
-        estimate("throughput.ratio", throughput.ratio if throughput else None, "ratio"),
-        Cell(joined(remarks, ", ")),
+        doc.estimate("throughput.ratio", throughput.ratio if throughput else None, "ratio"),
+        doc.Cell(doc.joined(remarks, ", ")),
     )
     data = {"verdict": number, **_sides(verdict), "kind": verdict.kind or None}
-    return Row(Cell(_subject(verdict), line=verdict.subject), cells, data)
+    return doc.Row(doc.Cell(_subject(verdict), line=verdict.subject), cells, data)
 
 
-def _ratio(effect: Effect | None) -> Cell:
+def _ratio(effect: Effect | None) -> doc.Cell:
     """Return how far the sides are apart: on a page as a number, elsewhere in words."""
     if effect is None or effect.ratio is None:
-        return Cell(digits.NONE)
+        return doc.Cell(digits.NONE)
     ratio = effect.ratio
     unknown = ratio.value is None and effect.finding == "unknown"
-    return estimate(f"{effect.measure}.ratio", ratio, "ratio")._replace(
+    return doc.estimate(f"{effect.measure}.ratio", ratio, "ratio")._replace(
         line=digits.NONE if unknown else digits.effect(ratio)
     )

@@ -6,20 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
 from stepbench.contracts.measure import HEADLINE_QUANTILES
-from stepbench.report.document import (
-    EVERYWHERE,
-    Cell,
-    Column,
-    Row,
-    Span,
-    Table,
-    badges,
-    body,
-    caveat_links,
-    estimate,
-    harm,
-    number,
-)
+from stepbench.report import document as doc
 from stepbench.report.labels import trial_labels, window_rows
 from stepbench.report.words import state_of
 
@@ -28,27 +15,26 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measure import ExperimentName
     from stepbench.contracts.result import RunSummary, TrialSummary
-    from stepbench.report.document import Data, Text
     from stepbench.report.labels import WindowRow
 
 BARE_TRIGGER = "bare trigger p50"
 """Of an invocation without a store (etcd: a put and its watch), before the trials; no lower bound of their latency."""
 
 
-def _dash(_: TrialSummary) -> Cell:
-    return Cell(digits.NONE)
+def _dash(_: TrialSummary) -> doc.Cell:
+    return doc.Cell(digits.NONE)
 
 
 class Field(NamedTuple):
     """A column, and how its cell is made of a window, or of a trial without any."""
 
-    column: Column
-    of_window: Callable[[WindowRow], Cell]
-    of_trial: Callable[[TrialSummary], Cell] = _dash
+    column: doc.Column
+    of_window: Callable[[WindowRow], doc.Cell]
+    of_trial: Callable[[TrialSummary], doc.Cell] = _dash
 
 
-def _provider(trial: TrialSummary) -> Cell:
-    return Cell(f"{trial.sides} (emulated)" if trial.emulated else trial.sides)
+def _provider(trial: TrialSummary) -> doc.Cell:
+    return doc.Cell(f"{trial.sides} (emulated)" if trial.emulated else trial.sides)
 
 
 def off_page(field: Field) -> Field:
@@ -58,32 +44,34 @@ def off_page(field: Field) -> Field:
 
 
 PROVIDER = Field(
-    Column("Provider", number=False, short="provider", outputs=("markdown", "terminal")),
+    doc.words("Provider", outputs=doc.NOT_ON_PAGES),
     lambda row: _provider(row.trial),
     _provider,
 )
 COUNT = Field(
-    Column("n", style="more", outputs=EVERYWHERE), lambda row: number("n", row.window.n), lambda _: number("n", 0)
+    doc.more("n"),
+    lambda row: doc.number("n", row.window.n),
+    lambda _: doc.number("n", 0),
 )
 CAVEATS = Field(
-    Column("Caveats", number=False, style="caveat-cell", short="caveats", outputs=("page", "terminal")),
-    lambda row: caveat_links(row.caveats),
-    lambda trial: caveat_links(trial.caveats),
+    doc.words("Caveats", "caveat-cell", outputs=("page", "terminal")),
+    lambda row: doc.caveat_links(row.caveats),
+    lambda trial: doc.caveat_links(trial.caveats),
 )
 
 
-def _reason(trial: TrialSummary) -> Cell:
+def _reason(trial: TrialSummary) -> doc.Cell:
     """Return why there is nothing: it stands where the first number would."""
     error = trial.failure.error if trial.failure else ""
-    return Cell(error or "no measured window", line=error or state_of(trial))
+    return doc.Cell(error or "no measured window", line=error or state_of(trial))
 
 
 def quantile(name: str, heading: str = "") -> Field:
     """Return a quantile of latency; on a phone those between p50 and p99 are of the whole table."""
-    column = Column(heading or name, style="" if name in {"p50", "p99"} else "more", outputs=EVERYWHERE)
+    column = doc.Column(heading or name, style="" if name in {"p50", "p99"} else "more")
     return Field(
         column,
-        lambda row: estimate(f"latency_ms.{name}", getattr(row.window.latency_ms, name)),
+        lambda row: doc.estimate(f"latency_ms.{name}", getattr(row.window.latency_ms, name)),
         _reason if name == "p50" else _dash,
     )
 
@@ -93,27 +81,27 @@ def quantiles() -> tuple[Field, ...]:
     return tuple(map(quantile, HEADLINE_QUANTILES))
 
 
-def _lost(row: WindowRow) -> Cell:
+def _lost(row: WindowRow) -> doc.Cell:
     """Return the window's lost events; what a filter held back is known of the trial only."""
-    accounting, cell = row.trial.accounting, harm("lost", row.lost)
+    accounting, cell = row.trial.accounting, doc.harm("lost", row.lost)
     if len(row.trial.windows) > 1 or not accounting or not accounting.held_back:
         return cell
     return cell._replace(line=f"{cell} ({digits.count(accounting.held_back)} held back)")
 
 
-def _trials_lost(trial: TrialSummary) -> Cell:
-    return Cell(digits.count(trial.accounting.lost if trial.accounting and trial.accounting.awaited else None))
+def _trials_lost(trial: TrialSummary) -> doc.Cell:
+    return doc.Cell(digits.count(trial.accounting.lost if trial.accounting and trial.accounting.awaited else None))
 
 
-LOST = Field(Column("Lost", short="lost", outputs=EVERYWHERE), _lost, _trials_lost)
+LOST = Field(doc.Column("Lost"), _lost, _trials_lost)
 
 
 def bare_trigger(trials: Sequence[TrialSummary]) -> tuple[Field, ...]:
     """Return the column of the bare trigger, if it was measured for any of the trials."""
-    column = Column("Bare trigger, p50", style="more", short=BARE_TRIGGER, outputs=("page", "terminal"))
+    column = doc.more("Bare trigger, p50", BARE_TRIGGER, ("page", "terminal"))
     found = Field(
         column,
-        lambda row: estimate("floor_ms.p50", row.trial.floor_ms.p50 if row.trial.floor_ms else None),
+        lambda row: doc.estimate("floor_ms.p50", row.trial.floor_ms.p50 if row.trial.floor_ms else None),
     )
     return (found,) if any(trial.floor_ms for trial in trials) else ()
 
@@ -129,12 +117,12 @@ def trials_of(
 
 
 def window_table(
-    table: Table,
+    table: doc.Table,
     summary: RunSummary,
     experiment: ExperimentName,
     fields: Sequence[Field],
     notes: Callable[[WindowRow], Sequence[str]] = lambda _: (),
-) -> Table | None:
+) -> doc.Table | None:
     """
     Return a table with its columns and rows; None of a run without the experiment.
 
@@ -145,30 +133,30 @@ def window_table(
         fields: the columns behind the first.
         notes: what stands below a window's name on a page, beside where it was measured.
     """
-    rows: list[Row] = []
+    rows: list[doc.Row] = []
     for trial, label, windows in trials_of(summary, experiment):
-        data: Data = {"trial": trial.index, "name": trial.name, "store": trial.store}
+        data: doc.Data = {"trial": trial.index, "name": trial.name, "store": trial.store}
         for row in windows:
-            first = _head(trial, row.label, *(Span(text, "provider more") for text in (trial.sides, *notes(row))))
-            own: Data = {"window": row.window.name, "phase": row.window.phase}
-            rows.append(Row(first, tuple(field.of_window(row) for field in fields), {**data, **own}))
+            first = _head(trial, row.label, *(doc.Span(text, "provider more") for text in (trial.sides, *notes(row))))
+            own: doc.Data = {"window": row.window.name, "phase": row.window.phase}
+            rows.append(doc.Row(first, tuple(field.of_window(row) for field in fields), {**data, **own}))
         if not windows:
             cells = [field.of_trial(trial) for field in fields]
-            rows.append(Row(_head(trial, label, Span(trial.sides, "provider")), _spread(cells, fields), data))
+            rows.append(doc.Row(_head(trial, label, doc.Span(trial.sides, "provider")), _spread(cells, fields), data))
     columns = (*table.columns, *(field.column for field in fields))
-    return table._replace(columns=columns, bodies=body(rows)) if rows else None
+    return table._replace(columns=columns, bodies=doc.body(rows)) if rows else None
 
 
-def _head(trial: TrialSummary, label: str, *notes: Text) -> Cell:
+def _head(trial: TrialSummary, label: str, *notes: doc.Text) -> doc.Cell:
     state = state_of(trial)
-    return Cell((label, badges(trial), *notes), line=label if state == "complete" else f"{label} ({state})")
+    return doc.Cell((label, doc.badges(trial), *notes), line=label if state == "complete" else f"{label} ({state})")
 
 
-def _spread(cells: Sequence[Cell], fields: Sequence[Field]) -> tuple[Cell, ...]:
+def _spread(cells: Sequence[doc.Cell], fields: Sequence[Field]) -> tuple[doc.Cell, ...]:
     """Let the reason take the room of all numbers on a page: from behind the count to before the caveats."""
     reason = next(cell for cell in cells if cell.line)
     names = [field.column.heading for field in fields]
     start, end = names.index(COUNT.column.heading) + 1, names.index(CAVEATS.column.heading)
     first = cells[start]
-    wide = Cell(reason.text, style="nothing", line=str(first), span=end - start)
+    wide = doc.Cell(reason.text, style="nothing", line=str(first), span=end - start)
     return (*cells[:start], wide, *cells[start + 1 :])

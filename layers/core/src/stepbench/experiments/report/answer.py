@@ -8,8 +8,8 @@ from stepbench import digits
 from stepbench.contracts.measure import ExperimentName
 from stepbench.experiments.registry import experiment_of
 from stepbench.experiments.report.headline import describe_window, headline_tables
+from stepbench.report import document as doc
 from stepbench.report.conditions import describe_conditions
-from stepbench.report.document import Fold, Section, Sentence, Sentences, Span, named, sentence_case
 from stepbench.report.groups import groups_nodes
 from stepbench.report.labels import window_rows
 from stepbench.report.shares import share_rows, share_sentences
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.experiments.protocol import Report
-    from stepbench.report.document import Node
     from stepbench.report.groups import TrialGroup
     from stepbench.report.run import RunView
 
@@ -77,11 +76,11 @@ def _came_to_nothing(group: TrialGroup) -> str:
     return "the one event arrived" if n == 1 else f"all {digits.count(n)} events arrived"
 
 
-def answer_section(run: RunView, groups: Sequence[TrialGroup]) -> Section:
+def answer_section(run: RunView, groups: Sequence[TrialGroup]) -> doc.Section:
     """Return the section; `groups` are the run's."""
     reports = _reports(run)
     asked = run.summary.question or " ".join(report.QUESTION for report in reports)
-    return Section("answer", asked, tuple(_nodes(run, reports, groups)), link="Answer")
+    return doc.Section("answer", asked, tuple(_nodes(run, reports, groups)), link="Answer")
 
 
 def _reports(run: RunView) -> list[Report]:
@@ -90,7 +89,7 @@ def _reports(run: RunView) -> list[Report]:
     return [experiment_of(name).report for name in get_args(ExperimentName) if name in found]
 
 
-def _nodes(run: RunView, reports: Sequence[Report], groups: Sequence[TrialGroup]) -> Iterator[Node]:
+def _nodes(run: RunView, reports: Sequence[Report], groups: Sequence[TrialGroup]) -> Iterator[doc.Node]:
     summary = run.summary
     yield from _before(run)
     leading = [(report, node) for report in reports for node in report.answers(run)]
@@ -98,39 +97,39 @@ def _nodes(run: RunView, reports: Sequence[Report], groups: Sequence[TrialGroup]
     if shares := share_rows(summary.shares, summary.trials):
         yield share_sentences(shares)
     found = answers(summary, groups)
-    led = any(report.LEADS and isinstance(node, Sentences) for report, node in leading)
+    led = any(report.LEADS and isinstance(node, doc.Sentences) for report, node in leading)
     behind = of_settings(summary) or len(run.rows) > MOST_BEFORE or led
-    said = tuple(named(each.label, each.trial, each.text) for each in found)
-    sentences = (Sentences(said, "The others in sentences"),) if said else ()
+    said = tuple(doc.named(each.label, each.trial, each.text) for each in found)
+    sentences = (doc.Sentences(said, "The others in sentences"),) if said else ()
     yield from () if behind else sentences
     yield from verdict_nodes(summary, run.latency_title)
     yield from _tables(run, groups)
     if behind and sentences:
-        yield Fold("Each in a sentence", sentences)
+        yield doc.Fold("Each in a sentence", sentences)
 
 
-def _before(run: RunView) -> Iterator[Node]:
+def _before(run: RunView) -> Iterator[doc.Node]:
     summary = run.summary
     if conditions := describe_conditions(summary.trials):
-        yield Sentence(conditions, "conditions")
+        yield doc.Sentence(conditions, "conditions")
     if undecided := describe_undecided(summary):
-        yield Sentence(f"{sentence_case(undecided)}.", "told undecided")
+        yield doc.Sentence(f"{doc.sentence_case(undecided)}.", "told undecided")
     if kept := describe_all_kept(summary):
-        yield Sentence(kept, "told kept")
+        yield doc.Sentence(kept, "told kept")
     if not run.rows:
         yet = (
             " yet. The errors above say what to mend; the records that exist lie below ",
-            Span("trials/", "code"),
+            doc.Span("trials/", "code"),
             " beside this page",
         )
-        yield Sentence(("No trial measured anything, so there is no answer", yet if run.trials else "", "."))
+        yield doc.Sentence(("No trial measured anything, so there is no answer", yet if run.trials else "", "."))
 
 
-def _tables(run: RunView, groups: Sequence[TrialGroup]) -> Iterator[Node]:
+def _tables(run: RunView, groups: Sequence[TrialGroup]) -> Iterator[doc.Node]:
     """Yield the tables of all windows, behind that of groups where runs are repeated."""
     tables = tuple(table for table in headline_tables(run.summary) if table.columns_of("page"))
     if any(group.repeated for group in groups):
         yield from groups_nodes(groups, run.summary.trials, run.latency_title)
-        yield Fold("Each run by itself", tables)
+        yield doc.Fold("Each run by itself", tables)
     else:
         yield from tables

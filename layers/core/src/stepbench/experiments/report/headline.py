@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.contracts.search import StoppedPhase
-    from stepbench.report.document import Table
+    from stepbench.report import document as doc
     from stepbench.report.labels import WindowRow
 
 _WINDOWS_PER_LINE = 3
 
 
-def headline_tables(summary: RunSummary) -> Iterator[Table]:
+def headline_tables(summary: RunSummary) -> Iterator[doc.Table]:
     """Yield the table of each experiment, a row for each window: operations have a throughput, and nothing to lose."""
     yield from filter(None, (experiment.report.headline(summary) for experiment in experiments()))
 

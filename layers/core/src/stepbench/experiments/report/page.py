@@ -19,6 +19,7 @@ from markupsafe import Markup
 from stepbench import digits
 from stepbench.experiments.registry import experiments
 from stepbench.experiments.report.answer import answer_section
+from stepbench.report import document as doc
 from stepbench.report.accounting import accounting_section
 from stepbench.report.caveats import caveats_section, problems_section
 from stepbench.report.clock_check import clock_section
@@ -26,7 +27,6 @@ from stepbench.report.comparisons import published_section
 from stepbench.report.costs import cost_section
 from stepbench.report.deliveries import invocations_section
 from stepbench.report.distribution import distribution_section
-from stepbench.report.document import Section, Sentence, drawings, links, parts, sentence_case
 from stepbench.report.environment import template_environment
 from stepbench.report.figures import javascript, json_for_script, own_file, page_data
 from stepbench.report.groups import groups
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.manifest import Manifest
     from stepbench.contracts.result import RunSummary, TrialResult
     from stepbench.experiments.protocol import Report
-    from stepbench.report.document import Node
     from stepbench.report.run import RunView
 
 
@@ -82,7 +81,7 @@ def render_page(
         (*_event_sections(run), *_last_sections(run)),
         run=summary,
         trials=run.trials,
-        missed=sentence_case(describe_missed(summary)),
+        missed=doc.sentence_case(describe_missed(summary)),
         errors=any(row.window.errors for row in run.rows),
         manifest=manifest,
         plan=None if plan is None else json.dumps(plan, indent=2, ensure_ascii=False),
@@ -90,27 +89,27 @@ def render_page(
     )
 
 
-def _first_sections(run: RunView) -> Iterator[Node]:
+def _first_sections(run: RunView) -> Iterator[doc.Node]:
     """Yield what went wrong, then the sections of experiments whose every trial answers by itself."""
     if problems := problems_section(run):
         yield problems
     if run.windowless and run.summary.question:
-        yield Sentence(run.summary.question, "description")
+        yield doc.Sentence(run.summary.question, "description")
     yield from _own_sections(run, lambda report: not report.QUESTION)
 
 
-def _own_sections(run: RunView, stand_here: Callable[[Report], bool]) -> Iterator[Section]:
+def _own_sections(run: RunView, stand_here: Callable[[Report], bool]) -> Iterator[doc.Section]:
     """Yield the sections of those experiments whose place this is."""
     for experiment in experiments():
         if stand_here(experiment.report):
             yield from experiment.report.sections(run)
 
 
-def _answer_sections(run: RunView) -> Iterator[Node]:
+def _answer_sections(run: RunView) -> Iterator[doc.Node]:
     """Yield the answer, and what is about all trials together."""
     summary, found = run.summary, groups(run.summary.trials)
     shares = share_rows(summary.shares, summary.trials)
-    yield from parts(
+    yield from doc.parts(
         None if run.windowless else answer_section(run, found),
         _own_sections(run, lambda report: report.LEADS),
         thresholds_section(summary, troubled=bool(run.troubled)),
@@ -125,19 +124,19 @@ def _answer_sections(run: RunView) -> Iterator[Node]:
     )
 
 
-def _event_sections(run: RunView) -> Iterator[Node]:
+def _event_sections(run: RunView) -> Iterator[doc.Node]:
     """Yield the sections on single events, of which files that are read have none."""
     if not run.windowless:
         yield from (over_time_section(run), accounting_section(run), times_section(run))
 
 
-def _last_sections(run: RunView) -> Iterator[Node]:
+def _last_sections(run: RunView) -> Iterator[doc.Node]:
     yield invocations_section(run)
     yield cost_section(run.summary, run.manifest)
     yield caveats_section(run.summary.trials)
 
 
-def render_document(template: str, before: Sequence[Node], after: Sequence[Node] = (), **values: Any) -> str:  # noqa: ANN401 -- what the template uses
+def render_document(template: str, before: Sequence[doc.Node], after: Sequence[doc.Node] = (), **values: Any) -> str:  # noqa: ANN401 -- what the template uses
     """
     Render a page.
 
@@ -156,18 +155,18 @@ def render_document(template: str, before: Sequence[Node], after: Sequence[Node]
             **values,
             before=written[: len(before)],
             after=written[len(before) :],
-            links=(links(before), links(after)),
+            links=(doc.links(before), doc.links(after)),
             answer=_answer(nodes),
             style=Markup(own_file("templates/page.css").read_text("utf-8")),  # noqa: S704 -- our own file
             scripts=page_scripts(),
-            page_data=Markup(json_for_script(page_data([*drawings(nodes)]))),  # noqa: S704 -- escaped for its place
+            page_data=Markup(json_for_script(page_data([*doc.drawings(nodes)]))),  # noqa: S704 -- escaped for its place
         )
     )
 
 
-def _answer(nodes: Sequence[Node]) -> str:
+def _answer(nodes: Sequence[doc.Node]) -> str:
     """Return the name of the section that answers; the first, where there is none but of single trials."""
-    names = [node.name for node in nodes if isinstance(node, Section) and node.link]
+    names = [node.name for node in nodes if isinstance(node, doc.Section) and node.link]
     return "answer" if "answer" in names else names[0]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.document import NINETY_FIVE, Cell, Column, Span, Table
+from stepbench.report import document as doc
 from stepbench.report.labels import describe_latency
 from stepbench.report.windows import CAVEATS, COUNT, LOST, PROVIDER, Field, bare_trigger, quantiles, window_table
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import RunSummary
-    from stepbench.report.document import Node, Section
     from stepbench.report.labels import WindowRow
     from stepbench.report.run import RunView
 
@@ -22,22 +21,22 @@ QUESTION = "How long after a write does the function run?"
 LEADS = False
 
 
-def headline(summary: RunSummary) -> Table | None:
+def headline(summary: RunSummary) -> doc.Table | None:
     """Return the table of all windows."""
     bare = bare_trigger([trial for trial in summary.trials if trial.experiment == "trigger"])
     caption = (
         "Trigger latency (from the write's send, t1, to the function's first statement, t4) with "
-        f"{NINETY_FIVE} intervals."
+        f"{doc.NINETY_FIVE} intervals."
     )
     lost = (
         "Lost: of n, not arrived by the drain limit; the ",
-        Span("accounting", href="#accounting"),
+        doc.Span("accounting", href="#accounting"),
         " has those outside of the windows as well.",
     )
-    table = Table(
+    table = doc.Table(
         "headline",
         caption,
-        (Column("Store", number=False, short="trial"),),
+        doc.columns("Store", short="trial"),
         (),
         style="cards",
         phone=True,
@@ -59,13 +58,13 @@ def _rates(row: WindowRow) -> Sequence[str]:
     return (f"{digits.rate(row.window.offered_per_s)}/s offered, {digits.rate(row.window.achieved_per_s)}/s achieved",)
 
 
-def _clock(row: WindowRow) -> Cell:
+def _clock(row: WindowRow) -> doc.Cell:
     clock = row.trial.clock
     data = {"metric": "clock.offset_ms", "value": clock.offset_ms, "bound": clock.bound_ms}
-    return Cell(digits.offset(clock.offset_ms, clock.bound_ms), data, title=clock.text or "")
+    return doc.Cell(digits.offset(clock.offset_ms, clock.bound_ms), data, title=clock.text or "")
 
 
-_CLOCK = Field(Column("Clock offset", style="more"), _clock)
+_CLOCK = Field(doc.more("Clock offset", outputs=doc.PAGE), _clock)
 
 
 def describe_window(row: WindowRow) -> str:
@@ -92,16 +91,16 @@ def _arrivals(window: WindowResult, kind: str) -> str:
     return f"{digits.count(missing)} of {digits.counted(n, f'{kind} event')} had not arrived by the drain limit"
 
 
-def answers(run: RunView) -> Iterator[Node]:  # noqa: ARG001 -- of the protocol
+def answers(run: RunView) -> Iterator[doc.Node]:  # noqa: ARG001 -- of the protocol
     """Yield nothing that stands before the windows' own answers."""
     yield from ()
 
 
-def sections(run: RunView) -> Iterator[Section]:  # noqa: ARG001 -- of the protocol
+def sections(run: RunView) -> Iterator[doc.Section]:  # noqa: ARG001 -- of the protocol
     """Yield no section beside those that all experiments share."""
     yield from ()
 
 
-def brief(summary: RunSummary) -> Iterator[Node]:  # noqa: ARG001 -- of the protocol
+def brief(summary: RunSummary) -> Iterator[doc.Node]:  # noqa: ARG001 -- of the protocol
     """Yield nothing that Markdown has beside the headline."""
     yield from ()

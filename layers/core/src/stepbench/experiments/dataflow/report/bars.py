@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.medium_answer import Medium, MediumAnswer
     from stepbench.contracts.result import RunSummary
     from stepbench.experiments.dataflow.report.trials import FlowTrial
-    from stepbench.report.document import Chart
+    from stepbench.report import document as doc
 
     Rows = Sequence[tuple[FlowTrial, DagWindow]]
     Prices = tuple[str, bool]
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 IDLE = {True: "with idle hours", False: "while executions run"}
 
 
-def end_to_end_bars(anchor: str, summary: RunSummary, rows: Rows) -> Chart | None:
+def end_to_end_bars(anchor: str, summary: RunSummary, rows: Rows) -> doc.Chart | None:
     """Return the stores' medians of end-to-end times."""
     ranked = _ranked(summary, rows, lambda answer: answer.measure == "end_to_end")
     bars = _bars(rows, ranked, lambda _, window: window.end_to_end_ms.p50)
     return bar_figure(f"dag-times-{anchor}", "dataflow-end-to-end", "End-to-end time", bars)
 
 
-def per_dollar_bars(anchor: str, summary: RunSummary, rows: Rows) -> Iterator[Chart]:
+def per_dollar_bars(anchor: str, summary: RunSummary, rows: Rows) -> Iterator[doc.Chart]:
     """Yield the stores' performance per dollar, by price table, without and with idle hours."""
     tables = dict.fromkeys((each.prices, each.idle) for trial, window in rows for each in trial.costs(window))
     for number, prices in enumerate(tables):
@@ -40,7 +40,7 @@ def per_dollar_bars(anchor: str, summary: RunSummary, rows: Rows) -> Iterator[Ch
             yield found
 
 
-def _per_dollar(anchor: str, summary: RunSummary, rows: Rows, prices: Prices) -> Chart | None:
+def _per_dollar(anchor: str, summary: RunSummary, rows: Rows, prices: Prices) -> doc.Chart | None:
     def own(trial: FlowTrial, window: DagWindow) -> Estimate:
         cost = _cost(trial.costs(window), prices)
         return Estimate(value=None, reason="its dollars are not known") if cost is None else cost.perf_per_usd

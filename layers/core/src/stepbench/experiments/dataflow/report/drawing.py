@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from stepbench import digits
-from stepbench.report.document import Shape, VectorDrawing
+from stepbench.report import document as doc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,26 +92,31 @@ class DagDrawing:
     boxes: tuple[Box, ...]
     lines: tuple[Line, ...]
 
-    def as_shapes(self, name: str, description: str) -> VectorDrawing:
+    def as_shapes(self, name: str, description: str) -> doc.VectorDrawing:
         """Return it as a page draws it: `name` is that of its arrow heads."""
         ends = {"marker-end": f"url(#{name})"}
         shapes = [
-            *(Shape("path", {"class": f"dag-edge {line.edge.kind}", "d": line.path, **ends}) for line in self.lines),
+            *(
+                doc.Shape("path", {"class": f"dag-edge {line.edge.kind}", "d": line.path, **ends})
+                for line in self.lines
+            ),
             *(shape for box in self.boxes for shape in _box_shapes(box)),
             *(
-                Shape("text", {"class": "dag-label", "x": each.x, "y": each.y, "text-anchor": each.anchor}, each.text)
+                doc.Shape(
+                    "text", {"class": "dag-label", "x": each.x, "y": each.y, "text-anchor": each.anchor}, each.text
+                )
                 for line in self.lines
                 for each in line.labels
             ),
         ]
-        return VectorDrawing(tuple(shapes), self.width_px, self.height_px, description, self.way, name)
+        return doc.VectorDrawing(tuple(shapes), self.width_px, self.height_px, description, self.way, name)
 
 
-def _box_shapes(box: Box) -> Iterator[Shape]:
+def _box_shapes(box: Box) -> Iterator[doc.Shape]:
     """Yield the boxes of a stage's tasks, the foremost last, and what is written in it."""
     for off in (*box.behind, 0.0):
         at = {"x": box.x - off, "y": box.y - off} if off else {"x": box.x, "y": box.y}
-        yield Shape("rect", {"class": "dag-box", **at, "width": box.width, "height": box.height, "rx": 5})
+        yield doc.Shape("rect", {"class": "dag-box", **at, "width": box.width, "height": box.height, "rx": 5})
     reads = ", reads the input" if box.stage.takes_input else ""
     lines = (
         (19, "dag-stage", box.stage.name),
@@ -119,7 +124,7 @@ def _box_shapes(box: Box) -> Iterator[Shape]:
         (49, "dag-task", f"{box.fan_out}{reads}"),
     )
     for below, style, text in lines:
-        yield Shape("text", {"class": style, "x": box.x + box.width / 2, "y": box.y + below}, text)
+        yield doc.Shape("text", {"class": style, "x": box.x + box.width / 2, "y": box.y + below}, text)
 
 
 Point = tuple[float, float]

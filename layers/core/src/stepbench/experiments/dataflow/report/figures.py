@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
 from stepbench.experiments.dataflow.report.words import EDGE_PARTS, PATH_GROUPS, format_rate, format_task
-from stepbench.report.document import Chart
+from stepbench.report import document as doc
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
@@ -48,7 +48,7 @@ class Bar:
     runs: str = ""
 
 
-def gantt_figure(anchor: str, label: str, found: Gantt) -> Chart:
+def gantt_figure(anchor: str, label: str, found: Gantt) -> doc.Chart:
     """Return the chart of one execution's tasks over time."""
     rows = {id(row): _row_name(row, found.rows) for row in found.rows}
     spans: list[Row] = [_span(rows[id(row)], row, span) for row in found.rows for span in row.spans]
@@ -70,7 +70,7 @@ def gantt_figure(anchor: str, label: str, found: Gantt) -> Chart:
     height_px = ROW_PX * max(len(found.rows), _LEAST_ROWS)
     title = f"{found.dag}, {label}"
     description = f"Tasks over time of one execution of {title}"
-    return Chart(Drawing(place, "dataflow-gantt", data, params, height_px, "dataflow"), description, title)
+    return doc.Chart(Drawing(place, "dataflow-gantt", data, params, height_px, "dataflow"), description, title)
 
 
 def _row_name(row: GanttRow, rows: Sequence[GanttRow]) -> str:
@@ -88,7 +88,7 @@ def _span(name: str, row: GanttRow, span: GanttSpan) -> Row:
     return (name, span.kind, short(span.from_ms), short(span.to_ms), took, moved, format_rate(span.mib_per_s), note)
 
 
-def time_figure(anchor: str, dag: str, windows: Sequence[tuple[str, DagWindow]]) -> Chart | None:
+def time_figure(anchor: str, dag: str, windows: Sequence[tuple[str, DagWindow]]) -> doc.Chart | None:
     """Return what executions' time consists of, a bar for each store; None where no execution was whole."""
     bars = [(label, _path_parts(window)) for label, window in windows if window.path]
     return _stack(f"dag-path-{anchor}", "dataflow-time-parts", dag, bars, [name for name, _ in PATH_GROUPS])
@@ -100,7 +100,7 @@ def _path_parts(window: DagWindow) -> list[tuple[str, float]]:
     return [(name, sum(means.get(part, 0.0) for part in parts)) for name, parts in PATH_GROUPS]
 
 
-def transfer_figure(anchor: str, dag: str, windows: Sequence[tuple[str, DagWindow]]) -> Chart | None:
+def transfer_figure(anchor: str, dag: str, windows: Sequence[tuple[str, DagWindow]]) -> doc.Chart | None:
     """Return what an object's way to the store and back consists of, a bar for each edge and store."""
     ends = dict.fromkeys((edge.producer, edge.consumer) for _, window in windows for edge in window.edges)
     bars = [
@@ -119,7 +119,7 @@ def _edge_parts(edge: EdgeResult) -> list[tuple[str, float]]:
 
 def _stack(
     place: str, chart: str, dag: str, bars: Sequence[tuple[str, list[tuple[str, float]]]], parts: Sequence[str]
-) -> Chart | None:
+) -> doc.Chart | None:
     if not bars:
         return None
     rows: list[Row] = [row for name, found in bars for row in _stacked(name, found)]
@@ -131,7 +131,7 @@ def _stack(
     top = short(_ROOM * max(_whole(found) for _, found in bars))
     params = {"labels": [name for name, _ in bars], "top": top, **_parts(parts)}
     description = f"{dag}: " + "; ".join(f"{name} {digits.latency(_whole(found))}" for name, found in bars)
-    return Chart(Drawing(place, chart, data, params, BAR_ROW_PX * len(bars), "dataflow"), description, dag)
+    return doc.Chart(Drawing(place, chart, data, params, BAR_ROW_PX * len(bars), "dataflow"), description, dag)
 
 
 def _whole(parts: Sequence[tuple[str, float]]) -> float:
@@ -147,7 +147,7 @@ def _stacked(name: str, parts: Sequence[tuple[str, float]]) -> Iterator[Row]:
         at += ms
 
 
-def bar_figure(place: str, chart: str, title: str, bars: Sequence[Bar]) -> Chart | None:
+def bar_figure(place: str, chart: str, title: str, bars: Sequence[Bar]) -> doc.Chart | None:
     """Return bars with intervals, by store; None where no store has a value."""
     charts = [(bar, bar.value, bar.value.value) for bar in bars if bar.value.value is not None]
     if not charts:
@@ -163,7 +163,7 @@ def bar_figure(place: str, chart: str, title: str, bars: Sequence[Bar]) -> Chart
     data = {"bars": columns(("row", "caption", "value", "low", "high", "words", "runs"), rows)}
     description = f"{title}: " + "; ".join(f"{bar.caption} {digits.shown(value, unit)}" for bar, value, _ in drawn)
     height_px = BAR_ROW_PX * len(drawn)
-    return Chart(Drawing(place, chart, data, params, height_px, "dataflow"), description, title)
+    return doc.Chart(Drawing(place, chart, data, params, height_px, "dataflow"), description, title)
 
 
 def _end(limit: float | None) -> float | None:
@@ -173,7 +173,7 @@ def _end(limit: float | None) -> float | None:
 _SUMMED = ("completed", "puts", "gets", "put_mib", "get_mib")
 
 
-def store_figure(anchor: str, label: str, drawn: DrawnDataflow, phases: Sequence[PhaseSpan]) -> Chart | None:
+def store_figure(anchor: str, label: str, drawn: DrawnDataflow, phases: Sequence[PhaseSpan]) -> doc.Chart | None:
     """Return what the store was given and asked for over time; None where nothing was moved."""
     if not charts.bins:
         return None
@@ -191,7 +191,7 @@ def store_figure(anchor: str, label: str, drawn: DrawnDataflow, phases: Sequence
     top = max(max(each.put_mib, each.get_mib) for each in _by_number(charts).values()) / charts.bin_s
     place = f"dag-time-{anchor}"
     drawing = Drawing(place, "dataflow-over-time", data, {"top": short(_ROOM * top) or 1}, experiment="dataflow")
-    return Chart(drawing, f"MiB a second put to and got from the store over time, {label}", label)
+    return doc.Chart(drawing, f"MiB a second put to and got from the store over time, {label}", label)
 
 
 def _phase_name(phase: PhaseSpan, end_s: float) -> str:

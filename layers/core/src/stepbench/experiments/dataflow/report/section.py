@@ -7,21 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.experiments.dataflow.report import tables, words
 from stepbench.experiments.dataflow.report.view import dataflow_view
-from stepbench.report.document import (
-    NINETY_FIVE,
-    Column,
-    Figure,
-    Fold,
-    Heading,
-    Multiples,
-    Section,
-    Sentence,
-    Sentences,
-    Span,
-    Table,
-    badges,
-    sentence_case,
-)
+from stepbench.report import document as doc
 from stepbench.report.labels import describe_latency
 from stepbench.report.windows import (
     CAVEATS,
@@ -41,7 +27,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
     from stepbench.experiments.dataflow.report.trials import FlowTrial
     from stepbench.experiments.dataflow.report.view import DagView, DataflowView, WindowView
-    from stepbench.report.document import Node
     from stepbench.report.labels import WindowRow
     from stepbench.report.run import RunView
 
@@ -49,9 +34,9 @@ QUESTION = "Which store passes the data of a DAG the fastest?"
 LEADS = True
 
 
-def headline(summary: RunSummary) -> Table | None:
+def headline(summary: RunSummary) -> doc.Table | None:
     """Return the table of all windows, for a terminal and Markdown: a page has a table for each DAG."""
-    table = Table("executions", "", (Column("Store", number=False, short="trial"),), ())
+    table = doc.Table("executions", "", doc.columns("Store", short="trial"), ())
     bare = bare_trigger([trial for trial in summary.trials if trial.experiment == "dataflow"])
     fields = (PROVIDER, COUNT, *quantiles(), LOST, *bare, CAVEATS)
     return window_table(table, summary, "dataflow", tuple(map(off_page, fields)))
@@ -64,38 +49,40 @@ def describe_window(row: WindowRow) -> str:
     return f"{describe_latency(row.window.latency_ms, 'p90')}; {ended}."
 
 
-def answers(run: RunView) -> Iterator[Node]:
+def answers(run: RunView) -> Iterator[doc.Node]:
     """Yield what became of all objects, and which store is the best for each DAG."""
     trials = run.of("dataflow")
     found = [view.summary.dataflow.objects for view in trials if view.summary.dataflow]
     if not found:
         return
     whole = all(each.complete for each in found)
-    yield Sentence(words.describe_all_objects(found), "told kept" if whole else "told missed")
+    yield doc.Sentence(words.describe_all_objects(found), "told kept" if whole else "told missed")
     first = words.first_media(run.summary.media)
     said = [each.text for each in (*first, *(each for each in run.summary.media if each not in first))]
     said = said or [text for view in trials if view.summary.dataflow for text in view.summary.dataflow.answers]
     if said:
-        yield Sentences(tuple(Sentence(text, "medium") for text in said), "The others in sentences")
+        yield doc.Sentences(tuple(doc.Sentence(text, "medium") for text in said), "The others in sentences")
 
 
-def brief(summary: RunSummary) -> Iterator[Node]:
+def brief(summary: RunSummary) -> Iterator[doc.Node]:
     """Yield what Markdown says of DAGs: objects, answers, a table for each DAG, published numbers, results."""
     trials = [(trial, label) for trial, label, _ in trials_of(summary, "dataflow") if trial.dataflow]
     if not trials:
         return
     objects = (
-        Sentence(f"{label}{' (emulated)' if trial.emulated else ''}: {words.describe_objects(trial.dataflow.objects)}.")
+        doc.Sentence(
+            f"{label}{' (emulated)' if trial.emulated else ''}: {words.describe_objects(trial.dataflow.objects)}."
+        )
         for trial, label in trials
         if trial.dataflow
     )
-    yield Sentences(tuple(objects), most=None)
+    yield doc.Sentences(tuple(objects), most=None)
     if summary.media:
-        yield Sentences(tuple(Sentence(answer.text) for answer in words.first_media(summary.media)), most=None)
+        yield doc.Sentences(tuple(doc.Sentence(answer.text) for answer in words.first_media(summary.media)), most=None)
     windows = [(trial, label, each) for trial, label in trials if trial.dataflow for each in trial.dataflow.windows]
     for dag in dict.fromkeys(each.dag for _, _, each in windows):
         own = [row for row in windows if row[2].dag == dag]
-        yield Sentence(Span(f"DAG {dag}", "strong"))
+        yield doc.Sentence(doc.Span(f"DAG {dag}", "strong"))
         yield tables.stores_table(dag, _labelled(own))
     if summary.published_dags:
         yield tables.published_table(summary.published_dags, emulated=False)
@@ -111,7 +98,7 @@ def _labelled(rows: Sequence[tables.StoreRow]) -> Iterator[tables.StoreRow]:
         yield trial, f"{label} · {window}" if len(names) > 1 else label, found
 
 
-def sections(run: RunView) -> Iterator[Section]:
+def sections(run: RunView) -> Iterator[doc.Section]:
     """Yield the section on data through the store."""
     flow = dataflow_view(run.summary, run.results, [view.label for view in run.trials])
     if flow is None:
@@ -121,38 +108,38 @@ def sections(run: RunView) -> Iterator[Section]:
         nodes.append(results)
     if run.summary.published_dags:
         table = tables.published_table(run.summary.published_dags, emulated=run.manifest.emulated)
-        nodes += [Heading("Against published numbers", name="published-dags-title"), table]
+        nodes += [doc.Heading("Against published numbers", name="published-dags-title"), table]
     for view in flow.dags:
         nodes += _dag(view)
     nodes += [*_over_time(flow), *(tables.tuning_table(trial) for trial in flow.tuned)]
-    yield Section("dataflow", "Data through the store", tuple(nodes), "Data through the store", "dataflow")
+    yield doc.Section("dataflow", "Data through the store", tuple(nodes), "Data through the store", "dataflow")
 
 
-def _objects(flow: DataflowView) -> Iterator[Node]:
-    yield Sentences(tuple(map(_describe_objects, flow.trials)), most=None)
+def _objects(flow: DataflowView) -> Iterator[doc.Node]:
+    yield doc.Sentences(tuple(map(_describe_objects, flow.trials)), most=None)
     executions = tuple(map(_describe_executions, flow.trials))
     table = tables.objects_table(flow.trials)
-    yield Fold("Accounting of executions and objects", (table, Sentences(executions, most=None, style="")))
+    yield doc.Fold("Accounting of executions and objects", (table, doc.Sentences(executions, most=None, style="")))
 
 
-def _describe_objects(trial: FlowTrial) -> Sentence:
+def _describe_objects(trial: FlowTrial) -> doc.Sentence:
     found = trial.findings.objects
-    said = Span(f"{sentence_case(words.describe_objects(found))}.", "" if found.complete else "bad")
+    said = doc.Span(f"{doc.sentence_case(words.describe_objects(found))}.", "" if found.complete else "bad")
     data = {"objects": trial.summary.index, "complete": found.complete}
-    return Sentence((Span(trial.label, "strong"), badges(trial.summary), " ", said), data=data)
+    return doc.Sentence((doc.Span(trial.label, "strong"), doc.badges(trial.summary), " ", said), data=data)
 
 
-def _describe_executions(trial: FlowTrial) -> Sentence:
+def _describe_executions(trial: FlowTrial) -> doc.Sentence:
     errors = (*trial.findings.executions.errors.items(), *trial.findings.objects.errors.items())
-    named = tuple((" ", Span(error, "code"), f": {digits.count(number)}.") for error, number in errors)
+    named = tuple((" ", doc.Span(error, "code"), f": {digits.count(number)}.") for error, number in errors)
     said = f": {words.describe_executions(trial.findings.executions)}."
-    return Sentence((Span(trial.label, "strong"), said, *named))
+    return doc.Sentence((doc.Span(trial.label, "strong"), said, *named))
 
 
-def _dag(view: DagView) -> Iterator[Node]:
+def _dag(view: DagView) -> Iterator[doc.Node]:
     name, several = view.dag.name, len(view.windows) > 1
-    yield Heading(f"DAG {name}", name=f"dag-{name}", link=name)
-    yield Figure(view.drawings, _describe_edges(view))
+    yield doc.Heading(f"DAG {name}", name=f"dag-{name}", link=name)
+    yield doc.Figure(view.drawings, _describe_edges(view))
     for window in view.windows:
         if window.figures:
             yield _bars(window, several=several)
@@ -170,38 +157,39 @@ def _dag(view: DagView) -> Iterator[Node]:
             "task, its parts one after the other. Outlined: the last of its level, for which the next one waits. "
             "Dashed: started, and ended."
         )
-        yield Figure((Heading("One execution, task by task", 4), Multiples(view.gantts)), caption, "still")
+        yield doc.Figure((doc.Heading("One execution, task by task", 4), doc.Multiples(view.gantts)), caption, "still")
     if shown := next((window for window in view.windows if window.shown), None):
         yield _details(name, shown, several=several)
 
 
 def _describe_edges(view: DagView) -> str:
     kinds = {each.kind for stage in view.dag.stages for each in stage.inputs}
-    said = [f"{sentence_case(kind)}: {what}." for kind, what in words.EDGE_WORDS.items() if kind in kinds]
+    said = [f"{doc.sentence_case(kind)}: {what}." for kind, what in words.EDGE_WORDS.items() if kind in kinds]
     if view.expected:
         said.append(f"Expected of the DAG alone: {view.expected.text.replace(f'{view.dag.name}: ', '', 1)}.")
     stages = "Stages from the first to the last, and what an execution moves over each edge, read as often as it is."
     return " ".join((stages, *said))
 
 
-def _title(window: WindowView, *, several: bool) -> tuple[Node, ...]:
-    return (Heading(window.label, 4),) if several else ()
+def _title(window: WindowView, *, several: bool) -> tuple[doc.Node, ...]:
+    return (doc.Heading(window.label, 4),) if several else ()
 
 
-def _bars(window: WindowView, *, several: bool) -> Figure:
-    others = Fold(f"By other prices ({len(window.others)})", (Multiples(window.others, phone=False),))
+def _bars(window: WindowView, *, several: bool) -> doc.Figure:
+    others = doc.Fold(f"By other prices ({len(window.others)})", (doc.Multiples(window.others, phone=False),))
     costs = (cost for trial, _ in window.rows for cost in trial.findings.costs)
     modelled = list(dict.fromkeys(cost.modelled for cost in costs if cost.modelled))
     dollars = f" Dollars: {'; '.join(modelled)}." if modelled else ""
     caption = (
         "Median end-to-end time, from when an execution was due to the first statement of EndDataflow, and "
-        f"1{digits.NBSP}/ that time / the dollars of an execution. Bars in black are {NINETY_FIVE} intervals.{dollars}"
+        f"1{digits.NBSP}/ that time / the dollars of an execution. Bars in black are {doc.NINETY_FIVE} "
+        f"intervals.{dollars}"
     )
-    first = (*_title(window, several=several), Multiples(window.first))
-    return Figure((*first, others) if window.others else first, caption, "still")
+    first = (*_title(window, several=several), doc.Multiples(window.first))
+    return doc.Figure((*first, others) if window.others else first, caption, "still")
 
 
-def _stacks(window: WindowView, *, several: bool) -> Figure:
+def _stacks(window: WindowView, *, several: bool) -> doc.Figure:
     titles = ("Time of an execution", "Time of an object")
     charts = tuple(chart._replace(title=titles[min(place, 1)]) for place, chart in enumerate(window.stacks))
     caption = (
@@ -209,14 +197,14 @@ def _stacks(window: WindowView, *, several: bool) -> Figure:
         "is what lateness, Step Functions and Lambda take. Of an object: its mean way into the store and out of it, "
         "for each edge and store. Network: bytes move; store: none does."
     )
-    return Figure((*_title(window, several=several), Multiples(charts, phone=False)), caption, "still")
+    return doc.Figure((*_title(window, several=several), doc.Multiples(charts, phone=False)), caption, "still")
 
 
-def _details(dag: str, window: WindowView, *, several: bool) -> Fold:
+def _details(dag: str, window: WindowView, *, several: bool) -> doc.Fold:
     critical = tuple(
-        Sentence(
+        doc.Sentence(
             (
-                Span(trial.label, "strong"),
+                doc.Span(trial.label, "strong"),
                 (
                     f": the critical path goes through {words.describe_critical(found.critical)}. "
                     f"{words.describe_passing(found)}"
@@ -228,10 +216,12 @@ def _details(dag: str, window: WindowView, *, several: bool) -> Fold:
     )
     which = f", {window.label} (others: CSV)" if several else ""
     parts = (tables.edges_table(dag, window.shown), tables.stages_table(dag, window.shown))
-    return Fold(f"Edges and stages of {dag} by store{which}", (*parts, Sentences(critical, most=None, style="")))
+    return doc.Fold(
+        f"Edges and stages of {dag} by store{which}", (*parts, doc.Sentences(critical, most=None, style=""))
+    )
 
 
-def _over_time(flow: DataflowView) -> Iterator[Node]:
+def _over_time(flow: DataflowView) -> Iterator[doc.Node]:
     charts = tuple(
         trial.store._replace(title=f"{trial.label} (emulated)" if trial.summary.emulated else trial.label)
         for trial in flow.trials
@@ -240,5 +230,5 @@ def _over_time(flow: DataflowView) -> Iterator[Node]:
     tuned = " Dashed: a decision, thick where the store was configured anew; shaded: it did not answer."
     caption = f"MiB put to and got from the store a second, over all phases.{tuned if flow.tuned else ''}"
     if charts:
-        yield Heading("The store over time")
-        yield Figure((Multiples(charts),), caption, "zooms")
+        yield doc.Heading("The store over time")
+        yield doc.Figure((doc.Multiples(charts),), caption, "zooms")

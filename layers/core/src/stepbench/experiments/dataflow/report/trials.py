@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stepbench.contracts.dataflow.result import DagWindow, DataflowCost, DataflowFindings
     from stepbench.contracts.result import TrialSummary
-    from stepbench.report.document import Chart
+    from stepbench.report import document as doc
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class FlowTrial:
     summary: TrialSummary
     findings: DataflowFindings
     first: bool
-    store: Chart | None
+    store: doc.Chart | None
 
     @property
     def group(self) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow.result import DagWindow, DataflowFindings
     from stepbench.contracts.result import RunSummary, TrialResult
     from stepbench.experiments.dataflow.report.drawing import Way
-    from stepbench.report.document import Chart, VectorDrawing
+    from stepbench.report import document as doc
 
 MAX_WINDOWS = 8
 """Windows with figures of their own; of more, tables and `summary.json` have the numbers."""
@@ -35,16 +35,16 @@ class WindowView:
 
     label: str
     rows: tuple[tuple[FlowTrial, DagWindow], ...]
-    figures: tuple[Chart, ...]
-    stacks: tuple[Chart, ...]
+    figures: tuple[doc.Chart, ...]
+    stacks: tuple[doc.Chart, ...]
 
     @property
-    def first(self) -> tuple[Chart, ...]:
+    def first(self) -> tuple[doc.Chart, ...]:
         """Return the bars that are not folded."""
         return self.figures[:FIRST_FIGURES]
 
     @property
-    def others(self) -> tuple[Chart, ...]:
+    def others(self) -> tuple[doc.Chart, ...]:
         """Return those that are: the same by other prices."""
         return self.figures[FIRST_FIGURES:]
 
@@ -59,10 +59,10 @@ class DagView:
     """One DAG: its drawings, what a store had to expect of it, its windows, executions task by task."""
 
     dag: Dag
-    drawings: tuple[VectorDrawing, ...]
+    drawings: tuple[doc.VectorDrawing, ...]
     expected: ExpectedMix | None
     windows: tuple[WindowView, ...]
-    gantts: tuple[Chart, ...]
+    gantts: tuple[doc.Chart, ...]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _dags(summary: RunSummary, results: Sequence[TrialResult], trials: Sequence[
         )
 
 
-def _drawing(dag: Dag, way: Way, moved: Mapping[tuple[str, str], float]) -> VectorDrawing:
+def _drawing(dag: Dag, way: Way, moved: Mapping[tuple[str, str], float]) -> doc.VectorDrawing:
     return draw_dag(dag, way, moved).as_shapes(f"dag-{dag.name}-{way}", describe_dag(dag))
 
 
@@ -162,7 +162,7 @@ def _moved(windows: Sequence[WindowView]) -> dict[tuple[str, str], float]:
     return {}
 
 
-def _gantts(dag: str, number: int, results: Sequence[TrialResult], trials: Sequence[FlowTrial]) -> Iterator[Chart]:
+def _gantts(dag: str, number: int, results: Sequence[TrialResult], trials: Sequence[FlowTrial]) -> Iterator[doc.Chart]:
     """Yield one execution of each group's first trial: that of the DAG's first window."""
     firsts = {trial.summary.index: trial for trial in trials if trial.first}
     for result in results:

@@ -6,26 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
+from stepbench.report import document as doc
 from stepbench.report.curves import cut_shared_words
-from stepbench.report.document import (
-    NINETY_FIVE,
-    UNITS,
-    Body,
-    Cell,
-    Chart,
-    Column,
-    Figure,
-    Fold,
-    Heading,
-    Multiples,
-    Row,
-    Sentence,
-    Sentences,
-    Span,
-    Table,
-    body,
-    estimate,
-)
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
@@ -34,7 +16,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.across_trials import ScalingCurve, ScalingPoint
     from stepbench.contracts.result import RunSummary
-    from stepbench.report.document import Data, Node
     from stepbench.report.labels import Columns
     from stepbench.report.labels import Row as DataRow
 
@@ -115,7 +96,8 @@ def describe_scaling(figure: ScalingFigure) -> str:
     sentences = [f"From {first.clients} to {_clients(last.clients)}, throughput went from {rates[0]} to {rates[1]}."]
     if knee.value is not None:
         at, peak = (
-            digits.shown(*each).in_sentence() for each in ((knee, UNITS["clients"]), (curve.peak_per_s, digits.PER_S))
+            digits.shown(*each).in_sentence()
+            for each in ((knee, doc.UNITS["clients"]), (curve.peak_per_s, digits.PER_S))
         )
         sentences.append(f"More clients stop helping at {at}, with {peak}.")
     else:
@@ -147,16 +129,16 @@ def _clients(number: int) -> str:
     return digits.counted(number, "client")
 
 
-def scaling_sentences(figures: Sequence[ScalingFigure]) -> Sentences:
+def scaling_sentences(figures: Sequence[ScalingFigure]) -> doc.Sentences:
     """Return where more clients stop helping, curve by curve."""
-    said = (Sentence((Span(each.title, "strong"), f" {describe_scaling(each)}")) for each in figures)
-    return Sentences(tuple(said), "The other trials")
+    said = (doc.Sentence((doc.Span(each.title, "strong"), f" {describe_scaling(each)}")) for each in figures)
+    return doc.Sentences(tuple(said), "The other trials")
 
 
-def scaling_nodes(figures: Sequence[ScalingFigure]) -> Iterator[Node]:
+def scaling_nodes(figures: Sequence[ScalingFigure]) -> Iterator[doc.Node]:
     """Yield the curves, then the fitted law and the curves' numbers."""
     charts = tuple(
-        Chart(
+        doc.Chart(
             Drawing(f"scaling-{place}", "scaling", each.data, each.params),
             f"Operations per second of {each.title} against the number of clients",
             each.heading,
@@ -170,52 +152,52 @@ def scaling_nodes(figures: Sequence[ScalingFigure]) -> Iterator[Node]:
         f"tenth of their time, and at most 80{digits.NBSP}% of its CPU. Left out: points without such a run. Upright: "
         f"where the law's throughput is largest. Level: the generator's own limit.{common}"
     )
-    yield Heading("Throughput against the number of clients", name="scaling")
-    yield Figure((Multiples(charts),), caption, "still")
+    yield doc.Heading("Throughput against the number of clients", name="scaling")
+    yield doc.Figure((doc.Multiples(charts),), caption, "still")
     fitted = [each for each in figures if each.fitted]
     tables = (*((_law_table(fitted),) if fitted else ()), _points_table(figures))
-    yield Fold("The fitted law, and the numbers of the curves", tables)
+    yield doc.Fold("The fitted law, and the numbers of the curves", tables)
 
 
-def _law_table(figures: Sequence[ScalingFigure]) -> Table:
+def _law_table(figures: Sequence[ScalingFigure]) -> doc.Table:
     caption = (
-        f"The fitted law, with {NINETY_FIVE} intervals from refits to resampled residuals. Contention: the share that "
-        "is serial. Coherency: what clients cost each other."
+        f"The fitted law, with {doc.NINETY_FIVE} intervals from refits to resampled residuals. Contention: the share "
+        "that is serial. Coherency: what clients cost each other."
     )
     headings = ("One client", "Contention", "Coherency", "Knee", "Throughput there")
-    table_columns = (Column("Trials", number=False), *map(Column, headings))
-    return Table("scaling-table", caption, table_columns, body(map(_law_row, figures)), phone=True)
+    table_columns = doc.columns("Trials", *headings)
+    return doc.Table("scaling-table", caption, table_columns, doc.body(map(_law_row, figures)), phone=True)
 
 
-def _law_row(each: ScalingFigure) -> Row:
+def _law_row(each: ScalingFigure) -> doc.Row:
     curve = each.curve
     cells = (
-        estimate("rate_per_s", curve.rate_per_s, "per_s"),
-        estimate("contention", curve.contention, "share"),
-        estimate("coherency", curve.coherency, "share"),
-        estimate("knee_clients", curve.knee_clients, "clients"),
-        estimate("peak_per_s", curve.peak_per_s, "per_s"),
+        doc.estimate("rate_per_s", curve.rate_per_s, "per_s"),
+        doc.estimate("contention", curve.contention, "share"),
+        doc.estimate("coherency", curve.coherency, "share"),
+        doc.estimate("knee_clients", curve.knee_clients, "clients"),
+        doc.estimate("peak_per_s", curve.peak_per_s, "per_s"),
     )
-    return Row(Cell(each.title), cells, {"curve": curve.name})
+    return doc.Row(doc.Cell(each.title), cells, {"curve": curve.name})
 
 
-def _points_table(figures: Sequence[ScalingFigure]) -> Table:
+def _points_table(figures: Sequence[ScalingFigure]) -> doc.Table:
     bodies = (
-        Body(tuple(map(_point_row, each.curve.points)), each.title, {"curve": each.curve.name}) for each in figures
+        doc.Body(tuple(map(_point_row, each.curve.points)), each.title, {"curve": each.curve.name}) for each in figures
     )
     headings = ("Runs", "Achieved, per s", "By the law", "In the fit")
     caption = "Operations a second by number of clients."
-    table_columns = (Column("Clients", number=False), *map(Column, headings))
-    return Table("scaling-points", caption, table_columns, tuple(bodies), "reference narrow")
+    table_columns = doc.columns("Clients", *headings)
+    return doc.Table("scaling-points", caption, table_columns, tuple(bodies), "reference narrow")
 
 
-def _point_row(point: ScalingPoint) -> Row:
+def _point_row(point: ScalingPoint) -> doc.Row:
     law = digits.NONE if point.fitted_per_s is None else digits.rate(point.fitted_per_s)
-    achieved: Data = {"metric": "throughput_per_s", "value": point.throughput_per_s}
+    achieved: doc.Data = {"metric": "throughput_per_s", "value": point.throughput_per_s}
     cells = (
-        Cell(str(len(point.trials))),
-        Cell(digits.rate(point.throughput_per_s), achieved),
-        Cell(law, {"metric": "fitted_per_s", "value": point.fitted_per_s}),
-        Cell(format_kept_runs(point), {"metric": "kept_runs", "value": point.kept_runs}),
+        doc.Cell(str(len(point.trials))),
+        doc.Cell(digits.rate(point.throughput_per_s), achieved),
+        doc.value("fitted_per_s", point.fitted_per_s, law),
+        doc.value("kept_runs", point.kept_runs, format_kept_runs(point)),
     )
-    return Row(Cell(digits.count(point.clients)), cells, {"clients": point.clients})
+    return doc.Row(doc.Cell(digits.count(point.clients)), cells, {"clients": point.clients})

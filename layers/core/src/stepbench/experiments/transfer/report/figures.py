@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
 from stepbench.contracts.transfer.plan import PLATFORMS, SOURCES
-from stepbench.report.document import Chart
+from stepbench.report import document as doc
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
@@ -32,11 +32,11 @@ _HOUR_ROW_PX = 22
 class TransferFigures:
     """All figures of one trial, or of a dataset. `left_out`: transfers that no point stands for."""
 
-    sizes: tuple[Chart, ...]
-    over_time: tuple[Chart, ...]
-    curves: tuple[Chart, ...]
-    hours: tuple[Chart, ...]
-    progress: tuple[Chart, ...]
+    sizes: tuple[doc.Chart, ...]
+    over_time: tuple[doc.Chart, ...]
+    curves: tuple[doc.Chart, ...]
+    hours: tuple[doc.Chart, ...]
+    progress: tuple[doc.Chart, ...]
     left_out: int
 
 
@@ -108,7 +108,7 @@ def _size_figures(
     charts: TransferChartData,
     names: Mapping[str, str],
     data: Mapping[str, Columns],
-) -> Iterator[Chart]:
+) -> Iterator[doc.Chart]:
     sizes = sorted({cell.file_size_mib for cell in findings.cells if cell.n})
     for field, own, others in _parts(charts):
         params = _params(field, own, others, names) | {
@@ -116,19 +116,19 @@ def _size_figures(
         }  # fmt: skip
         place = f"transfer-sizes-{anchor}-{own}"
         title = f"{names[own]}: {' and '.join(names[each] for each in others)}"
-        yield Chart(Drawing(place, "transfer-sizes", data, params), f"Throughput by file size of {title}", title)
+        yield doc.Chart(Drawing(place, "transfer-sizes", data, params), f"Throughput by file size of {title}", title)
 
 
 def _time_figures(
     anchor: str, findings: TransferFindings, drawn: DrawnTransfers, names: Mapping[str, str], points: Columns
-) -> Iterator[Chart]:
+) -> Iterator[doc.Chart]:
     for field, own, others in _parts(drawn):
         if field == "platform":
             params = _params(field, own, others, names) | {"top": _top(None, charts, field, own)}
             data = {"points": points, "changes": _changes(findings, own)}
             place = f"transfer-time-{anchor}-{own}"
             title = f"{names[own]}: {' and '.join(names[each] for each in others)}"
-            yield Chart(Drawing(place, "transfer-time", data, params), f"Throughput over time of {title}", title)
+            yield doc.Chart(Drawing(place, "transfer-time", data, params), f"Throughput over time of {title}", title)
 
 
 def _parts(charts: TransferChartData) -> Iterator[tuple[str, str, list[str]]]:
@@ -169,7 +169,7 @@ def _top(findings: TransferFindings | None, charts: TransferChartData, field: st
     return short(_ROOM * max([*rates, *bands]))
 
 
-def _curve_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[Chart]:
+def _curve_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[doc.Chart]:
     for pair in drawn.points:
         curves = [each for each in drawn.curves if (each.platform, each.source) == (pair.platform, pair.source)]
         if not curves:
@@ -187,7 +187,7 @@ def _curve_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str])
         }
         place = f"transfer-curves-{anchor}-{pair.platform}-{pair.source}"
         title = f"{names[pair.source]} on {names[pair.platform]}"
-        yield Chart(
+        yield doc.Chart(
             Drawing(place, "transfer-curves", data, params), f"Distribution of transfer times by size of {title}", title
         )
 
@@ -212,7 +212,7 @@ def _most(curves: Sequence[TransferCurve]) -> float:
     return max(curve.seconds[-1] for curve in curves)
 
 
-def _hour_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[Chart]:
+def _hour_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[doc.Chart]:
     """Yield a map for each pair, all with the same colours; none where all transfers began in one hour."""
     if len({(each.weekday, each.hour) for each in charts.hours}) < 2:  # noqa: PLR2004 -- one is no comparison
         return
@@ -226,7 +226,7 @@ def _hour_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) 
         place = f"transfer-hours-{anchor}-{pair.platform}-{pair.source}"
         title = f"{names[pair.source]} on {names[pair.platform]}"
         height_px = _HOUR_ROW_PX * max(len(days), 2)
-        yield Chart(
+        yield doc.Chart(
             Drawing(place, "transfer-hours", data, params, height_px), f"Rates by hour and weekday of {title}", title
         )
 
@@ -237,7 +237,7 @@ def _furthest(hours: Sequence[HourLevel]) -> float:
     return max(1.1, math.exp(distances[int(0.95 * (len(distances) - 1))]))
 
 
-def _progress_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[Chart]:
+def _progress_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[doc.Chart]:
     for pair in drawn.points:
         own = [each for each in drawn.progress if (each.platform, each.source) == (pair.platform, pair.source)]
         if not own:
@@ -251,7 +251,7 @@ def _progress_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, st
         data = {"progress": columns(("kind", "seconds", "mib", "began"), rows)}
         place = f"transfer-progress-{anchor}-{pair.platform}-{pair.source}"
         title = f"{names[pair.source]} on {names[pair.platform]}, {digits.count(own[0].file_size_mib)} MiB"
-        yield Chart(
+        yield doc.Chart(
             Drawing(place, "transfer-progress", data, {"labels": labels}),
             f"Progress of some transfers of {title}",
             title,

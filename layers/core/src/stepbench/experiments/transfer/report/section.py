@@ -7,20 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.experiments.transfer.report import tables, words
 from stepbench.experiments.transfer.report.view import CAVEATS, Transfers, pair_name, transfer_view
-from stepbench.report.document import (
-    NINETY_FIVE,
-    Figure,
-    Fold,
-    Group,
-    Heading,
-    Multiples,
-    Section,
-    Sentence,
-    Sentences,
-    Span,
-    Term,
-    Terms,
-)
+from stepbench.report import document as doc
 from stepbench.report.windows import trials_of
 
 if TYPE_CHECKING:
@@ -29,7 +16,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
     from stepbench.contracts.transfer.result import TransferFindings
     from stepbench.experiments.transfer.report.view import TransferView
-    from stepbench.report.document import Chart, Node, Table
     from stepbench.report.labels import WindowRow
     from stepbench.report.run import RunView
 
@@ -40,7 +26,7 @@ FEW_PUBLISHED = 12
 """So many published numbers at most are not folded."""
 
 
-def headline(summary: RunSummary) -> Table | None:  # noqa: ARG001 -- of the protocol
+def headline(summary: RunSummary) -> doc.Table | None:  # noqa: ARG001 -- of the protocol
     """Return None: files that are read have no windows."""
     return None
 
@@ -50,43 +36,43 @@ def describe_window(row: WindowRow) -> str:
     return row.label
 
 
-def answers(run: RunView) -> Iterator[Node]:  # noqa: ARG001 -- of the protocol
+def answers(run: RunView) -> Iterator[doc.Node]:  # noqa: ARG001 -- of the protocol
     """Yield nothing: the answers stand in each trial's section."""
     yield from ()
 
 
-def brief(summary: RunSummary) -> Iterator[Node]:
+def brief(summary: RunSummary) -> Iterator[doc.Node]:
     """Yield what Markdown says of a run's transfers, trial by trial."""
     for trial, label, _ in trials_of(summary, "transfer"):
         if trial.transfers is not None:
-            yield Sentence(Span(label, "strong"))
+            yield doc.Sentence(doc.Span(label, "strong"))
             yield from brief_findings(trial.transfers, trial.stand_ins)
 
 
-def brief_findings(found: TransferFindings, stand_ins: Mapping[str, str]) -> Iterator[Node]:
+def brief_findings(found: TransferFindings, stand_ins: Mapping[str, str]) -> Iterator[doc.Node]:
     """Yield what Markdown says of one trial's transfers, or of a dataset's."""
     if stand_ins:
-        yield Sentence(Span(words.describe_stand_ins(stand_ins), "strong"))
+        yield doc.Sentence(doc.Span(words.describe_stand_ins(stand_ins), "strong"))
     if found.answers:
-        yield Sentences(tuple(map(Sentence, found.answers)), most=None)
+        yield doc.Sentences(tuple(map(doc.Sentence, found.answers)), most=None)
     if any(cell.n for cell in found.cells):
         yield tables.cells_table(found, stand_ins, "brief")
     yield from _changes(found, stand_ins)
-    yield Sentence(f"{words.describe_accounting(found.accounting)}.")
+    yield doc.Sentence(f"{words.describe_accounting(found.accounting)}.")
 
 
-def _changes(found: TransferFindings, stand_ins: Mapping[str, str]) -> Iterator[Node]:
+def _changes(found: TransferFindings, stand_ins: Mapping[str, str]) -> Iterator[doc.Node]:
     """Yield when the level of rates changes."""
     said = tuple(
-        Sentence(words.describe_change(pair_name(pair, stand_ins), change), data={"change": change.at.isoformat()})
+        doc.Sentence(words.describe_change(pair_name(pair, stand_ins), change), data={"change": change.at.isoformat()})
         for pair in found.pairs
         for change in pair.changes
     )
     if said:
-        yield Sentences(said, most=None)
+        yield doc.Sentences(said, most=None)
 
 
-def sections(run: RunView) -> Iterator[Section]:
+def sections(run: RunView) -> Iterator[doc.Section]:
     """Yield a section for each trial."""
     views = [(trial, trial.summary.transfers, trial.result.transfers) for trial in run.of("transfer")]
     measured = [
@@ -99,34 +85,34 @@ def sections(run: RunView) -> Iterator[Section]:
         yield transfer_section(view, alone=run.windowless and len(measured) == 1)
 
 
-def transfer_section(view: TransferView, *, alone: bool) -> Section:
+def transfer_section(view: TransferView, *, alone: bool) -> doc.Section:
     """Return the section; `alone`: the page has no other of transfers."""
     title = "How long does a file take?" if alone else f"{view.label}: how long does a file take?"
     nodes = (*_answers(view), *_published(view), *_rates(view), *_steadiness(view), *_within(view), *_ending(view))
-    return Section(f"transfers-{view.anchor}", title, nodes, "Answer" if alone else view.label, "transfers")
+    return doc.Section(f"transfers-{view.anchor}", title, nodes, "Answer" if alone else view.label, "transfers")
 
 
-def _answers(view: TransferView) -> Iterator[Node]:
+def _answers(view: TransferView) -> Iterator[doc.Node]:
     found = view.findings
     if found.answers:
-        yield Sentences(tuple(map(Sentence, found.answers)), "The others in sentences")
+        yield doc.Sentences(tuple(map(doc.Sentence, found.answers)), "The others in sentences")
         if view.stand_ins:
-            yield Sentence(words.describe_stand_ins(view.stand_ins), "note")
+            yield doc.Sentence(words.describe_stand_ins(view.stand_ins), "note")
     else:
-        yield Sentence("Nothing was read to its end, so there is no answer.")
+        yield doc.Sentence("Nothing was read to its end, so there is no answer.")
     if view.cells:
         yield tables.cells_table(found, view.stand_ins, view.anchor)
 
 
-def _published(view: TransferView) -> Iterator[Node]:
+def _published(view: TransferView) -> Iterator[doc.Node]:
     number = len(view.published)
     if number:
-        yield Heading("Against published numbers")
+        yield doc.Heading("Against published numbers")
         table = tables.published_table(view)
-        yield Fold(f"Published numbers and ours ({number})", (table,), plain=number <= FEW_PUBLISHED)
+        yield doc.Fold(f"Published numbers and ours ({number})", (table,), plain=number <= FEW_PUBLISHED)
 
 
-def _rates(view: TransferView) -> Iterator[Node]:
+def _rates(view: TransferView) -> Iterator[doc.Node]:
     figures, found = view.figures, view.findings
     if figures.sizes:
         left_out = (
@@ -137,36 +123,36 @@ def _rates(view: TransferView) -> Iterator[Node]:
         )
         caption = (
             f"Each point is a transfer{left_out}. The line goes through the means of each size, the band is their "
-            f"{NINETY_FIVE} interval. Points of one size are drawn a little apart."
+            f"{doc.NINETY_FIVE} interval. Points of one size are drawn a little apart."
         )
         yield _multiples("Throughput by file size", figures.sizes, caption)
     if figures.over_time:
         changes = " Dashed: changes of level, with their interval." if any(pair.changes for pair in found.pairs) else ""
         caption = f"Rates of transfers of all sizes, by when they began.{changes}"
-        charts = (node for chart in figures.over_time for node in (Heading(chart.title, 4), chart))
-        yield Figure((Heading("Throughput over time"), *charts), caption, "zooms")
+        charts = (node for chart in figures.over_time for node in (doc.Heading(chart.title, 4), chart))
+        yield doc.Figure((doc.Heading("Throughput over time"), *charts), caption, "zooms")
 
 
-def _multiples(title: str, charts: tuple[Chart, ...], caption: str, *, zooms: bool = False) -> Figure:
-    return Figure((Heading(title), Multiples(charts)), caption, "zooms" if zooms else "still")
+def _multiples(title: str, charts: tuple[doc.Chart, ...], caption: str, *, zooms: bool = False) -> doc.Figure:
+    return doc.Figure((doc.Heading(title), doc.Multiples(charts)), caption, "zooms" if zooms else "still")
 
 
-def _steadiness(view: TransferView) -> Iterator[Node]:
+def _steadiness(view: TransferView) -> Iterator[doc.Node]:
     found = view.findings
     if found.pairs:
-        yield Heading("Steadiness")
+        yield doc.Heading("Steadiness")
         yield tables.pairs_table(view)
         yield from _changes(found, view.stand_ins)
         for pair in found.pairs:
             if pair.changes_reason:
                 said = f"Changes of level of {view.name(pair)} are not looked for: {pair.changes_reason}."
-                yield Sentence(said, "note")
+                yield doc.Sentence(said, "note")
         yield tables.variance_table(view)
     for each in found.sandboxes:
-        yield Sentence(words.describe_sandboxes(each, view.stand_ins), "note", {"sandboxes": each.platform})
+        yield doc.Sentence(words.describe_sandboxes(each, view.stand_ins), "note", {"sandboxes": each.platform})
 
 
-def _within(view: TransferView) -> Iterator[Node]:
+def _within(view: TransferView) -> Iterator[doc.Node]:
     figures = view.figures
     if figures.hours:
         caption = (
@@ -190,16 +176,20 @@ def _within(view: TransferView) -> Iterator[Node]:
         yield _multiples("Within a transfer", figures.progress, caption, zooms=True)
     if view.stalled:
         cells = digits.counted(len(view.stalled), "cell")
-        yield Fold(f"First byte, steady rate and stalls of {cells}", (tables.stalls_table(view),))
+        yield doc.Fold(f"First byte, steady rate and stalls of {cells}", (tables.stalls_table(view),))
 
 
-def _ending(view: TransferView) -> Iterator[Node]:
-    yield Heading("What became of all reads")
-    yield Fold(words.describe_accounting(view.findings.accounting), (tables.reads_table(view),))
+def _ending(view: TransferView) -> Iterator[doc.Node]:
+    yield doc.Heading("What became of all reads")
+    yield doc.Fold(words.describe_accounting(view.findings.accounting), (tables.reads_table(view),))
     terms = tuple(
-        Term(CAVEATS[kind][0], (Sentence((f"{CAVEATS[kind][1]} ", Span(CAVEATS[kind][2], "remedy"))),), {"kind": kind})
+        doc.Term(
+            CAVEATS[kind][0],
+            (doc.Sentence((f"{CAVEATS[kind][1]} ", doc.Span(CAVEATS[kind][2], "remedy"))),),
+            {"kind": kind},
+        )
         for kind in view.caveats
     )
     if terms:
-        parts = (Heading("Caveats of these numbers"), Terms(terms))
-        yield Group(f"transfer-caveats-{view.anchor}", parts, "transfer-caveats")
+        parts = (doc.Heading("Caveats of these numbers"), doc.Terms(terms))
+        yield doc.Group(f"transfer-caveats-{view.anchor}", parts, "transfer-caveats")
