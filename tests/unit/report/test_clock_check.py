@@ -6,9 +6,8 @@ import pytest
 from tests.samples.estimates import present
 from tests.samples.results import checked_pair, checked_summary, clock_result, sample_manifest
 
-from stepbench.experiments.report.page import render_page
+from stepbench.experiments.report.page import drawings, render_page
 from stepbench.report.clock_check import clock_figures, clock_section
-from stepbench.report.document import drawings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

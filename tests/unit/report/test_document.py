@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stepbench.contracts.measures import Estimate
+from stepbench.experiments.report.page import links
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.html import to_html
 from stepbench_tools.printing.markdown import to_markdown
 
@@ -23,8 +25,8 @@ def table(name: str = "times", **parts: object) -> doc.Table:
         short="trial",
     )
     rows = (
-        doc.Row(doc.Cell("s3"), (doc.Cell("MiniStack"), doc.estimate("p50", SURE), doc.Cell("ok")), {"trial": 0}),
-        doc.Row(doc.Cell("a|b"), (doc.Cell("x"), doc.estimate("p50", SHORT), doc.Cell("<b>")), {"trial": 1}),
+        doc.Row(doc.Cell("s3"), (doc.Cell("MiniStack"), numbers.estimate("p50", SURE), doc.Cell("ok")), {"trial": 0}),
+        doc.Row(doc.Cell("a|b"), (doc.Cell("x"), numbers.estimate("p50", SHORT), doc.Cell("<b>")), {"trial": 1}),
     )
     return doc.Table(name, "Times.", columns, doc.body(rows))._replace(**parts)  # type: ignore[arg-type]
 
@@ -85,7 +87,7 @@ def test_figures_are_for_pages() -> None:
 def test_links_name_sections_and_their_parts_in_order() -> None:
     """The navigation is made of the document: no section can be forgotten in it."""
     section = doc.Section("flow", "Flow", (doc.Heading("DAG video", name="dag-video", link="video"),), link="Flow")
-    assert doc.links((section, doc.Section("problems", "Nothing ran", ()))) == (
+    assert links((section, doc.Section("problems", "Nothing ran", ()))) == (
         ("flow", "Flow"),
         ("dag-video", "video"),
     )

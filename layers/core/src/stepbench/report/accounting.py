@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.contracts.measure import traits_of
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.thresholds import describe_missed
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def _errors_of(row: WindowRow) -> doc.Body:
     rows = (
         doc.Row(
             doc.Cell(name),
-            (doc.number("errors", count), doc.Cell(digits.percent(count / window.sent if window.sent else None))),
+            (numbers.number("errors", count), doc.Cell(digits.percent(count / window.sent if window.sent else None))),
             {"error": name},
         )
         for name, count in window.errors.items()

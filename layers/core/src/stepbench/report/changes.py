@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.analysis.verdict_text import holds_one, loads, other_cause
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
@@ -237,10 +238,10 @@ def _compared(view: TrialView, each: Comparison) -> doc.Row:
     trial = view.summary
     windows = (window_label(trial, each.phase_b, each.b), window_label(trial, each.phase_a, each.a))
     cells = (
-        doc.estimate("median_shift_ms", each.median_shift_ms),
-        doc.estimate("median_ratio", each.median_ratio, "ratio"),
-        doc.estimate("iqr_ratio", each.iqr_ratio, "ratio"),
-        doc.estimate("tail_ratio", each.tail_ratio, "ratio"),
+        numbers.estimate("median_shift_ms", each.median_shift_ms),
+        numbers.estimate("median_ratio", each.median_ratio, "ratio"),
+        numbers.estimate("iqr_ratio", each.iqr_ratio, "ratio"),
+        numbers.estimate("tail_ratio", each.tail_ratio, "ratio"),
     )
     return doc.Row(
         doc.head(view.label, trial, " against ".join(windows)), cells, {"trial": trial.index, "a": each.a, "b": each.b}
@@ -252,8 +253,8 @@ def _changed(view: TrialView, each: ChangePoint) -> doc.Row:
     steps_s = next((step_starts(span) for span in view.result.phases if span.name == each.phase), ())
     cells = (
         doc.Cell(doc.sentence_case(describe_change(each, steps_s))),
-        doc.estimate("at_s", each.at_s, "s"),
-        doc.p_value(each.p_value),
+        numbers.estimate("at_s", each.at_s, "s"),
+        numbers.p_value(each.p_value),
     )
     data: doc.Data = {"trial": trial.index, "phase": each.phase, "series": each.series}
     return doc.Row(doc.head(f"{view.label}, {series_name(each)}", trial, f"phase {each.phase}"), cells, data)

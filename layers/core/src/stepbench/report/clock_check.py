@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.digits import NBSP, NONE, count, offset
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.curves import Curve, legend_of
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
@@ -157,13 +158,13 @@ def _cells(check: ClockCheck, comparison: ClockComparison) -> doc.Row:
     ks = comparison.ks
     cells = (
         doc.Cell(f"{check.a} against {check.b}, {check.window}"),
-        doc.value("d", ks.d if ks else None, f"{ks.d:.3f}" if ks else NONE),
-        doc.value("critical_d", ks.critical_d if ks else None, f"{ks.critical_d:.3f}" if ks else NONE),
-        doc.p_value(ks.p_value if ks else None),
-        doc.value("n", ks.n if ks else None, f"{count(ks.n)}, {count(ks.m)}" if ks else NONE),
-        doc.estimate("median_shift_ms", comparison.median_shift_ms),
+        numbers.value("d", ks.d if ks else None, f"{ks.d:.3f}" if ks else NONE),
+        numbers.value("critical_d", ks.critical_d if ks else None, f"{ks.critical_d:.3f}" if ks else NONE),
+        numbers.p_value(ks.p_value if ks else None),
+        numbers.value("n", ks.n if ks else None, f"{count(ks.n)}, {count(ks.m)}" if ks else NONE),
+        numbers.estimate("median_shift_ms", comparison.median_shift_ms),
         doc.Cell(offset(check.offset_ms, check.bound_ms), {"metric": "offset_ms", "bound": check.bound_ms}),
-        doc.value("same_sandbox", check.same_sandbox, f"{count(check.same_sandbox)} of {count(check.events)}"),
+        numbers.value("same_sandbox", check.same_sandbox, f"{count(check.same_sandbox)} of {count(check.events)}"),
     )
     data = {"clock-check": check.a, "measure": comparison.measure}
     return doc.Row(doc.Cell(MEASURES[comparison.measure]), cells, data)

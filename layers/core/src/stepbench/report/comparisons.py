@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.contracts.published import QUANTILE_METRICS
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
@@ -137,14 +138,14 @@ def _row(run: RunView, view: TrialView, each: Replication, *, pushed: bool) -> d
         doc.Span(place, "not-aws") if place else "",
     )
     cells = [
-        doc.value("published", each.published, format_published(each), unit=each.unit),
-        doc.estimate("ours", each.ours, each.unit),
-        doc.estimate("ratio", each.ratio, "ratio"),
+        numbers.value("published", each.published, format_published(each), unit=each.unit),
+        numbers.estimate("ours", each.ours, each.unit),
+        numbers.estimate("ratio", each.ratio, "ratio"),
     ]
     if pushed:
         cells += [
-            doc.estimate("ours_after_ack", each.ours_after_ack, each.unit),
-            doc.estimate("ratio_after_ack", each.ratio_after_ack, "ratio"),
+            numbers.estimate("ours_after_ack", each.ours_after_ack, each.unit),
+            numbers.estimate("ratio_after_ack", each.ratio_after_ack, "ratio"),
         ]
     data: doc.Data = {"trial": trial.index, "window": each.window, "phase": each.phase, "emulated": trial.emulated}
     return doc.Row(first, (*cells, doc.Cell(each.source)), data)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench import digits
 from stepbench.costs.price_table import unit_price
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.labels import trial_labels, window_rows
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _sum_row(summary: RunSummary) -> doc.Row:
 
 
 def _usd(metric: str, value: float | None) -> doc.Cell:
-    return doc.value(metric, value, digits.dollars(value))
+    return numbers.value(metric, value, digits.dollars(value))
 
 
 def _items_table(whole: RunCost) -> doc.Table:
@@ -226,12 +227,12 @@ def _per_dollar_row(row: PerDollarRow) -> doc.Row:
     interval = f"[{digits.rounded(found.low)}, {digits.rounded(found.high)}]"
     times = (f"{digits.rounded(found.times_worst or 1, 2)} ", doc.Span(times_interval(found), "interval"))
     cells = (
-        doc.value("per_dollar.latency_s", found.latency_s, digits.latency(found.latency_s * 1000)),
+        numbers.value("per_dollar.latency_s", found.latency_s, digits.latency(found.latency_s * 1000)),
         _usd("per_dollar.usd", found.usd),
         doc.Cell((doc.Span(digits.rounded(found.value), "value"), " ", doc.Span(interval, "interval")), raw),
         doc.Cell(doc.Span("nothing to compare", "note"))
         if row.alone
-        else doc.value("per_dollar.times_worst", found.times_worst, times),
+        else numbers.value("per_dollar.times_worst", found.times_worst, times),
     )
     window: doc.Data = {"trial": found.trial, "phase": found.phase, "window": found.window}
     return doc.Row(doc.Cell((row.row.label, doc.badges(row.row.trial))), cells, window)

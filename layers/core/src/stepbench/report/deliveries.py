@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.report import document as doc
+from stepbench.report import numbers
 
 if TYPE_CHECKING:
     from stepbench.contracts.deliveries import Deliveries
@@ -71,13 +72,13 @@ def _table(run: RunView) -> doc.Table:
 def _row(each: Invocations) -> doc.Row:
     memory = digits.NONE if each.max_memory_mb is None else f"{digits.count(each.max_memory_mb)} MB"
     cells = (
-        doc.number("invocations", each.invocations),
-        doc.number("cold_starts", each.cold_starts),
+        numbers.number("invocations", each.invocations),
+        numbers.number("cold_starts", each.cold_starts),
         *(
-            doc.time(name, getattr(each, name))
+            numbers.time(name, getattr(each, name))
             for name in ("init_ms_p50", "init_ms_max", "duration_ms_p50", "duration_ms_max")
         ),
-        doc.value("billed_ms", each.billed_ms, digits.duration(each.billed_ms / 1000)),
-        doc.value("max_memory_mb", each.max_memory_mb, memory),
+        numbers.value("billed_ms", each.billed_ms, digits.duration(each.billed_ms / 1000)),
+        numbers.value("max_memory_mb", each.max_memory_mb, memory),
     )
     return doc.Row(doc.Cell(each.function), cells, {"function": each.function})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.contracts.measure import measure_of
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.boxes import BEYOND, QUANTILES, ROW_PX, box_figures, box_quantiles
 from stepbench.report.changes import describe_modality
 from stepbench.report.datasets import ecdf_figures
@@ -95,11 +96,11 @@ def _box_figure(place: int, figure: BoxFigure) -> doc.Figure:
 def _box_row(box: Box) -> doc.Row:
     stats = box.stats
     cells = (
-        doc.value(f"box.{name}", value, BEYOND if value is None else digits.latency(value), unit="ms")
+        numbers.value(f"box.{name}", value, BEYOND if value is None else digits.latency(value), unit="ms")
         for name, value in box_quantiles(stats)
     )
     data: doc.Data = {"trial": box.row.trial.index, "window": stats.window, "phase": stats.phase}
-    return doc.Row(doc.Cell((box.row.label, doc.badges(box.row.trial))), (doc.number("n", stats.n), *cells), data)
+    return doc.Row(doc.Cell((box.row.label, doc.badges(box.row.trial))), (numbers.number("n", stats.n), *cells), data)
 
 
 def _modes(run: RunView) -> doc.Table:
@@ -116,5 +117,5 @@ def _mode_row(view: TrialView, each: Modality) -> doc.Row:
     trial = view.summary
     window = f" · {window_label(trial, each.phase, each.window)}" if len(view.rows) > 1 else ""
     data: doc.Data = {"trial": trial.index, "window": each.window, "phase": each.phase, "modes": len(each.modes_ms)}
-    cells = (doc.Cell(doc.sentence_case(describe_modality(each))), doc.p_value(each.p_value))
+    cells = (doc.Cell(doc.sentence_case(describe_modality(each))), numbers.p_value(each.p_value))
     return doc.Row(doc.Cell((f"{view.label}{window}", doc.badges(trial))), cells, data)

@@ -10,13 +10,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from stepbench import digits
-from stepbench.report.words import format_caveat_kind, state_of
+from stepbench.report.words import state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from stepbench.contracts.measures import Estimate
-    from stepbench.contracts.result import Caveat, TrialSummary
+    from stepbench.contracts.result import TrialSummary
     from stepbench.report.figures import Drawing
     from stepbench.report.labels import WindowRow
 
@@ -33,19 +32,6 @@ Data: TypeAlias = "Mapping[str, Value]"
 """Raw values for scripts, by name: the page's `data-` attributes; without those that are None."""
 _NONE: Data = MappingProxyType({})
 NINETY_FIVE = f"95{digits.NBSP}%"
-SHARE = digits.Unit("%", 100.0)
-UNITS: Mapping[str, digits.Unit | None] = {
-    "ms": None,
-    "ratio": digits.TIMES,
-    "s": digits.SECONDS_AS_SUCH,
-    "per_minute": digits.PER_MINUTE,
-    "d": digits.PLAIN,
-    "clients": digits.Unit("clients", 1.0),
-    "per_s": digits.PER_S,
-    "share": SHARE,
-    "mib_per_s": digits.MIB_PER_S,
-}
-"""Units of raw estimates, by the names that scripts read, and how they are shown: None for the fitting unit of time."""
 
 
 class Span(NamedTuple):
@@ -313,119 +299,14 @@ def sentence_case(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def parts(*nodes: Node | Iterable[Node] | None) -> tuple[Node, ...]:
-    """Return nodes in order, those of parts among them; without what is None."""
-    found: list[Node] = []
-    for node in nodes:
-        if node is None:
-            continue
-        if isinstance(node, NODES):
-            found.append(node)
-        else:
-            found.extend(node)
-    return tuple(found)
-
-
-NODES = (*(Section, Group, Heading, Sentence, Sentences, Terms, Table, Figure, Fold, Chart, Multiples, VectorDrawing),)
-
-
-def drawings(nodes: Iterable[Node]) -> Iterator[Drawing]:
-    """Yield what a page's script draws, in order."""
-    for node in nodes:
-        match node:
-            case Chart():
-                yield node.drawing
-            case Multiples():
-                yield from (chart.drawing for chart in node.charts)
-            case Section() | Group() | Figure() | Fold():
-                yield from drawings(node.parts)
-            case _:
-                pass
-
-
 def minus(end: str, begin: str) -> str:
     """Return a difference of times that no line breaks: `t4 - t1`."""
     return f"{end}{digits.NBSP}{digits.MINUS}{digits.NBSP}{begin}"
 
 
-def links(nodes: Iterable[Node]) -> tuple[tuple[str, str], ...]:
-    """Return names and words of the sections and headings that the navigation leads to, in order."""
-    found: list[tuple[str, str]] = []
-    for node in nodes:
-        if isinstance(node, Section | Heading) and node.link:
-            found.append((node.name, node.link))
-        if isinstance(node, Section):
-            found.extend(links(node.parts))
-    return tuple(found)
-
-
 def body(rows: Iterable[Row]) -> tuple[Body, ...]:
     """Return the bodies of a table whose rows all belong together."""
     return (Body(tuple(rows)),)
-
-
-def estimate(
-    metric: str, value: Estimate | None, unit: str = "ms", *, shown: digits.Shown | None = None, **data: Value
-) -> Cell:
-    """
-    Return a number with its unit and its interval, or why it has none; a dash for None.
-
-    Args:
-        metric: what scripts call it.
-        value: in `unit`.
-        unit: one of `UNITS`.
-        shown: how it is written, if not as numbers of that unit are.
-        data: further raw values.
-    """
-    if value is None:
-        return Cell(digits.NONE)
-    words = shown or digits.shown(value, UNITS[unit])
-    unsure = shown is None and bool(words.value and words.note)
-    text = _estimate_text(words, unsure=unsure)
-    return Cell(text, _estimate_data(metric, value, unit) | data, "unsure" if unsure else "", str(words))
-
-
-def _estimate_data(metric: str, value: Estimate, unit: str) -> dict[str, Value]:
-    ends = {"value": value.value, "low": value.low, "high": value.high, "reason": value.reason or None}
-    return {"metric": metric, **ends, "unit": unit}
-
-
-def _estimate_text(words: digits.Shown, *, unsure: bool) -> Text:
-    shown: list[Text] = []
-    if words.value:
-        shown.append(Span((words.value, Span(f"{digits.NBSP}{words.unit}", "unit") if words.unit else ""), "value"))
-    if words.interval:
-        shown.append(Span(words.interval, "interval"))
-    if words.note:
-        brief = digits.brief(words.note)
-        lead = Span("no interval: ", "more") if unsure else ""
-        shown.append(Span((lead, brief), "note", title=words.note if brief != words.note else ""))
-    return tuple(shown)
-
-
-def value(metric: str, raw: Value, text: Text, **data: Value) -> Cell:
-    """Return a raw value as it is written."""
-    return Cell(text, {"metric": metric, "value": raw, **data})
-
-
-def number(metric: str, raw: int | None, style: str = "") -> Cell:
-    """Return a whole number."""
-    return Cell(digits.count(raw), {"metric": metric, "value": raw}, style)
-
-
-def harm(metric: str, raw: int | None, style: str = "") -> Cell:
-    """Return a whole number of what should not have happened; in the `style` where it has not."""
-    return number(metric, raw, "bad" if raw else style)
-
-
-def time(metric: str, value_ms: float | None) -> Cell:
-    """Return a time without an interval."""
-    return value(metric, value_ms, digits.latency(value_ms), unit="ms")
-
-
-def p_value(p: float | None) -> Cell:
-    """Return a test's probability."""
-    return Cell(digits.NONE if p is None else digits.p_value(p), {"metric": "p_value", "value": p})
 
 
 def badges(trial: TrialSummary) -> Text:
@@ -451,14 +332,3 @@ def head(label: str, trial: TrialSummary, *below: Text) -> Cell:
 def of_window(row: WindowRow) -> Data:
     """Return which window a row is about."""
     return {"trial": row.trial.index, "window": row.window.name, "phase": row.window.phase}
-
-
-def caveat_links(caveats: Sequence[Caveat]) -> Cell:
-    """Return the kinds of caveats, each once, as links to where they are explained."""
-    kinds = {caveat.kind: caveat for caveat in reversed(caveats)}
-    links = [
-        Span(format_caveat_kind(kinds[kind]), "caveat", f"#caveat-{kind}", f"{kinds[kind].text} {kinds[kind].remedy}")
-        for kind in dict.fromkeys(caveat.kind for caveat in caveats)
-    ]
-    line = ", ".join(dict.fromkeys(plain(link) for link in links))
-    return Cell(joined(links, " ") if links else Span("none", "note"), line=line)

@@ -11,6 +11,7 @@ from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.measures import Estimate
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.boxes import BEYOND
 from stepbench.report.labels import trial_labels
 from stepbench.stats.over_runs import mean_over_runs
@@ -156,7 +157,7 @@ def _row(group: TrialGroup) -> doc.Row:
     point = doc.Span(format_point(group.point), "provider") if group.point else ""
     name = (group.label, " " if group.trial.emulated else "", doc.EMULATED if group.trial.emulated else "", point)
     cells = (
-        doc.value("runs", len(group.runs), str(len(group.runs))),
+        numbers.value("runs", len(group.runs), str(len(group.runs))),
         *(_over_runs(quantile, group.quantile_over_runs(quantile)) for quantile in ("p50", "p90", "p99")),
     )
     data: doc.Data = {"group": group.name, "phase": group.phase, "window": group.window, "runs": len(group.runs)}
@@ -166,5 +167,5 @@ def _row(group: TrialGroup) -> doc.Row:
 def _over_runs(quantile: str, over: QuantileOverRuns) -> doc.Cell:
     metric = f"over_runs.{quantile}"
     if over.least is None:
-        return doc.estimate(metric, over.mean)
-    return doc.estimate(metric, over.mean, shown=over.shown, least=over.least, greatest=over.greatest)
+        return numbers.estimate(metric, over.mean)
+    return numbers.estimate(metric, over.mean, shown=over.shown, least=over.least, greatest=over.greatest)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
@@ -131,10 +132,10 @@ def _label(row: ShareRow, style: str = "") -> tuple[doc.Text, ...]:
 def _cells(row: ShareRow) -> doc.Row:
     share = row.share
     cells = (
-        doc.value("share", share.share.value, format_share(share.share)),
-        doc.number("triggers", share.triggers),
-        doc.estimate("trigger_ms", share.trigger_ms),
-        doc.time("compute_ms", share.compute_ms),
+        numbers.value("share", share.share.value, format_share(share.share)),
+        numbers.number("triggers", share.triggers),
+        numbers.estimate("trigger_ms", share.trigger_ms),
+        numbers.time("compute_ms", share.compute_ms),
         doc.Cell(share.source),
     )
     return doc.Row(doc.Cell(_label(row)), cells, {"application": share.application, "trial-name": share.trial})

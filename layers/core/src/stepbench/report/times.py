@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.contracts.measure import QUANTILES
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.datasets import time_figure
 from stepbench.report.figures import Drawing
 
@@ -88,9 +89,9 @@ def _row(measure: tuple[str, str, str], times: Latency, window: WindowResult) ->
     note = (" ", doc.Span(_told_to(window.event_resolution_ms), "note")) if "event" in field else ""
     missing = doc.Span(f"{digits.count(times.missing)} missing", "note") if times.missing else ""
     cells = (
-        doc.value(f"{field}.n", times.n, (digits.count(times.n), missing), missing=times.missing),
-        *(doc.estimate(f"{field}.{quantile}", getattr(times, quantile)) for quantile in QUANTILES),
-        *(doc.time(f"{field}.{point}", getattr(times, point)) for point in ("min", "mean", "max")),
+        numbers.value(f"{field}.n", times.n, (digits.count(times.n), missing), missing=times.missing),
+        *(numbers.estimate(f"{field}.{quantile}", getattr(times, quantile)) for quantile in QUANTILES),
+        *(numbers.time(f"{field}.{point}", getattr(times, point)) for point in ("min", "mean", "max")),
     )
     return doc.Row(doc.Cell((f"{title} ", doc.Span(formula, "formula"), note)), cells)
 

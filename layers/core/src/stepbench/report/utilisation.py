@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.report import document as doc
+from stepbench.report import numbers
 
 if TYPE_CHECKING:
     from stepbench.contracts.search import FoundRate, Utilisation
@@ -53,9 +54,9 @@ def load_section(run: RunView) -> doc.Section | None:
 
 def _row(view: TrialView, phase: Utilisation) -> doc.Row:
     cells = (
-        doc.value("offered_per_s", phase.offered_per_s, digits.rate(phase.offered_per_s)),
-        doc.value("achieved_per_s", phase.achieved_per_s, digits.rate(phase.achieved_per_s)),
-        doc.value("utilisation", phase.utilisation, digits.percent(phase.utilisation)),
+        numbers.value("offered_per_s", phase.offered_per_s, digits.rate(phase.offered_per_s)),
+        numbers.value("achieved_per_s", phase.achieved_per_s, digits.rate(phase.achieved_per_s)),
+        numbers.value("utilisation", phase.utilisation, digits.percent(phase.utilisation)),
         doc.Cell(phase.text),
     )
     data: doc.Data = {"trial": view.summary.index, "phase": phase.phase, "probe": phase.probe}

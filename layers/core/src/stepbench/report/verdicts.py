@@ -11,6 +11,7 @@ from stepbench.analysis.pairs import TRIAL
 from stepbench.analysis.verdict_text import describe_share
 from stepbench.analysis.verdicts import take_turns
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.words import name_caveat_kind
 
 if TYPE_CHECKING:
@@ -253,11 +254,11 @@ def _verdict_row(verdict: Verdict, number: int) -> doc.Row:
     remarks += [verdict.unlike] if verdict.unlike else []
     remarks += [f"doubtful: {name_caveat_kind(kind)}" for kind in verdict.doubts]
     cells = (
-        doc.value("runs", verdict.b.runs, runs),
-        doc.estimate("p50.a", p50.a if p50 else None)._replace(line=digits.latency(p50.a.value if p50 else None)),
-        doc.estimate("p50.b", p50.b if p50 else None)._replace(line=digits.latency(p50.b.value if p50 else None)),
+        numbers.value("runs", verdict.b.runs, runs),
+        numbers.estimate("p50.a", p50.a if p50 else None)._replace(line=digits.latency(p50.a.value if p50 else None)),
+        numbers.estimate("p50.b", p50.b if p50 else None)._replace(line=digits.latency(p50.b.value if p50 else None)),
         *map(_ratio, effects),
-        doc.estimate("throughput.ratio", throughput.ratio if throughput else None, "ratio"),
+        numbers.estimate("throughput.ratio", throughput.ratio if throughput else None, "ratio"),
         doc.Cell(doc.joined(remarks, ", ")),
     )
     data = {"verdict": number, **_sides(verdict), "kind": verdict.kind or None}
@@ -270,6 +271,6 @@ def _ratio(effect: Effect | None) -> doc.Cell:
         return doc.Cell(digits.NONE)
     ratio = effect.ratio
     unknown = ratio.value is None and effect.finding == "unknown"
-    return doc.estimate(f"{effect.measure}.ratio", ratio, "ratio")._replace(
+    return numbers.estimate(f"{effect.measure}.ratio", ratio, "ratio")._replace(
         line=digits.NONE if unknown else digits.effect(ratio)
     )

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench import digits
 from stepbench.contracts.measure import HEADLINE_QUANTILES
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.labels import trial_labels, window_rows
-from stepbench.report.words import state_of
+from stepbench.report.words import format_caveat_kind, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from stepbench.contracts.measure import ExperimentName
-    from stepbench.contracts.result import RunSummary, TrialSummary
+    from stepbench.contracts.result import Caveat, RunSummary, TrialSummary
     from stepbench.report.labels import WindowRow
 
 BARE_TRIGGER = "bare trigger p50"
@@ -50,13 +51,28 @@ PROVIDER = Field(
 )
 COUNT = Field(
     doc.more("n"),
-    lambda row: doc.number("n", row.window.n),
-    lambda _: doc.number("n", 0),
+    lambda row: numbers.number("n", row.window.n),
+    lambda _: numbers.number("n", 0),
 )
+
+
+def _caveat_links(caveats: Sequence[Caveat]) -> doc.Cell:
+    """Return the kinds of caveats, each once, as links to where they are explained."""
+    kinds = {caveat.kind: caveat for caveat in reversed(caveats)}
+    links = [
+        doc.Span(
+            format_caveat_kind(kinds[kind]), "caveat", f"#caveat-{kind}", f"{kinds[kind].text} {kinds[kind].remedy}"
+        )
+        for kind in dict.fromkeys(caveat.kind for caveat in caveats)
+    ]
+    line = ", ".join(dict.fromkeys(doc.plain(link) for link in links))
+    return doc.Cell(doc.joined(links, " ") if links else doc.Span("none", "note"), line=line)
+
+
 CAVEATS = Field(
     doc.words("Caveats", "caveat-cell", outputs=("page", "terminal")),
-    lambda row: doc.caveat_links(row.caveats),
-    lambda trial: doc.caveat_links(trial.caveats),
+    lambda row: _caveat_links(row.caveats),
+    lambda trial: _caveat_links(trial.caveats),
 )
 
 
@@ -71,7 +87,7 @@ def quantile(name: str, heading: str = "") -> Field:
     column = doc.Column(heading or name, style="" if name in {"p50", "p99"} else "more")
     return Field(
         column,
-        lambda row: doc.estimate(f"latency_ms.{name}", getattr(row.window.latency_ms, name)),
+        lambda row: numbers.estimate(f"latency_ms.{name}", getattr(row.window.latency_ms, name)),
         _reason if name == "p50" else _dash,
     )
 
@@ -83,7 +99,7 @@ def quantiles() -> tuple[Field, ...]:
 
 def _lost(row: WindowRow) -> doc.Cell:
     """Return the window's lost events; what a filter held back is known of the trial only."""
-    accounting, cell = row.trial.accounting, doc.harm("lost", row.lost)
+    accounting, cell = row.trial.accounting, numbers.harm("lost", row.lost)
     if len(row.trial.windows) > 1 or not accounting or not accounting.held_back:
         return cell
     return cell._replace(line=f"{cell} ({digits.count(accounting.held_back)} held back)")
@@ -101,7 +117,7 @@ def bare_trigger(trials: Sequence[TrialSummary]) -> tuple[Field, ...]:
     column = doc.more("Bare trigger, p50", BARE_TRIGGER, ("page", "terminal"))
     found = Field(
         column,
-        lambda row: doc.estimate("floor_ms.p50", row.trial.floor_ms.p50 if row.trial.floor_ms else None),
+        lambda row: numbers.estimate("floor_ms.p50", row.trial.floor_ms.p50 if row.trial.floor_ms else None),
     )
     return (found,) if any(trial.floor_ms for trial in trials) else ()
 

@@ -40,13 +40,14 @@ from stepbench.report.times import over_time_section, times_section
 from stepbench.report.utilisation import load_section
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from jinja2 import Environment
 
     from stepbench.contracts.manifest import Manifest
     from stepbench.contracts.result import RunSummary, TrialResult
     from stepbench.experiments.protocol import Report
+    from stepbench.report.figures import Drawing
     from stepbench.report.run import RunView
 
 
@@ -108,20 +109,17 @@ def _own_sections(run: RunView, stand_here: Callable[[Report], bool]) -> Iterato
 def _answer_sections(run: RunView) -> Iterator[doc.Node]:
     """Yield the answer, and what is about all trials together."""
     summary, found = run.summary, groups(run.summary.trials)
-    shares = share_rows(summary.shares, summary.trials)
-    yield from doc.parts(
-        None if run.windowless else answer_section(run, found),
-        _own_sections(run, lambda report: report.LEADS),
-        thresholds_section(summary, troubled=bool(run.troubled)),
-        published_section(run),
-        _own_sections(run, lambda report: bool(report.QUESTION) and not report.LEADS),
-        None if run.windowless else distribution_section(run),
-        load_section(run),
-        shares_section(shares),
-        clock_section(summary, run.results),
-        steps_section(run),
-        repeats_section(found, summary.trials, run.latency_title),
-    )
+    if not run.windowless:
+        yield answer_section(run, found)
+    yield from _own_sections(run, lambda report: report.LEADS)
+    yield from filter(None, (thresholds_section(summary, troubled=bool(run.troubled)), published_section(run)))
+    yield from _own_sections(run, lambda report: bool(report.QUESTION) and not report.LEADS)
+    if not run.windowless:
+        yield distribution_section(run)
+    shares = shares_section(share_rows(summary.shares, summary.trials))
+    repeats = repeats_section(found, summary.trials, run.latency_title)
+    clocks = clock_section(summary, run.results)
+    yield from filter(None, (load_section(run), shares, clocks, steps_section(run), repeats))
 
 
 def _event_sections(run: RunView) -> Iterator[doc.Node]:
@@ -155,11 +153,11 @@ def render_document(template: str, before: Sequence[doc.Node], after: Sequence[d
             **values,
             before=written[: len(before)],
             after=written[len(before) :],
-            links=(doc.links(before), doc.links(after)),
+            links=(links(before), links(after)),
             answer=_answer(nodes),
             style=Markup(own_file("templates/page.css").read_text("utf-8")),  # noqa: S704 -- our own file
             scripts=page_scripts(),
-            page_data=Markup(json_for_script(page_data([*doc.drawings(nodes)]))),  # noqa: S704 -- escaped for its place
+            page_data=Markup(json_for_script(page_data([*drawings(nodes)]))),  # noqa: S704 -- escaped for its place
         )
     )
 
@@ -178,6 +176,31 @@ def page_scripts() -> list[Script]:
 def _script(text: str) -> Script:
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return Script(Markup(text), f"'sha256-{digest}'")  # noqa: S704 -- our own files and the bundled runtime
+
+
+def drawings(nodes: Iterable[doc.Node]) -> Iterator[Drawing]:
+    """Yield what a page's script draws, in order."""
+    for node in nodes:
+        match node:
+            case doc.Chart():
+                yield node.drawing
+            case doc.Multiples():
+                yield from (chart.drawing for chart in node.charts)
+            case doc.Section() | doc.Group() | doc.Figure() | doc.Fold():
+                yield from drawings(node.parts)
+            case _:
+                pass
+
+
+def links(nodes: Iterable[doc.Node]) -> tuple[tuple[str, str], ...]:
+    """Return names and words of the sections and headings that the navigation leads to, in order."""
+    found: list[tuple[str, str]] = []
+    for node in nodes:
+        if isinstance(node, doc.Section | doc.Heading) and node.link:
+            found.append((node.name, node.link))
+        if isinstance(node, doc.Section):
+            found.extend(links(node.parts))
+    return tuple(found)
 
 
 @lru_cache(maxsize=1)

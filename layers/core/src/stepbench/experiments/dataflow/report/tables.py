@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.experiments.dataflow.report import words
 from stepbench.report import document as doc
+from stepbench.report import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +28,7 @@ def objects_table(trials: Sequence[FlowTrial]) -> doc.Table:
     rows = (
         doc.Row(
             doc.Cell(title),
-            tuple(doc.number(f"objects.{field}", getattr(trial.findings.objects, field)) for trial in trials),
+            tuple(numbers.number(f"objects.{field}", getattr(trial.findings.objects, field)) for trial in trials),
             style=f"depth-{depth}",
         )
         for title, field, _, depth in words.object_rows(trials[0].findings.objects)
@@ -84,9 +85,9 @@ def _published(each: DagReplication) -> doc.Row:
     line = "; ".join(filter(None, (f"{name}, {of}", each.caveat)))
     cells = (
         doc.Cell(words.format_published(each), {"value": each.published}),
-        doc.estimate("ours", each.ours, unit),
-        doc.estimate("ratio", each.ratio, "ratio"),
-        doc.estimate("ours_idle", each.ours_idle, unit),
+        numbers.estimate("ours", each.ours, unit),
+        numbers.estimate("ratio", each.ratio, "ratio"),
+        numbers.estimate("ours_idle", each.ours_idle, unit),
         doc.Cell((each.source, doc.Span(each.note, "note") if each.note else "")),
     )
     data: doc.Data = {"metric": each.metric, "trial": each.trial}
@@ -115,13 +116,13 @@ def _store(trial: TrialSummary, label: str, found: DagWindow) -> doc.Row:
     failed = f"; {digits.counted(found.failed, 'execution')} failed" if found.failed else ""
     moved = found.passed_mib.mean
     cells = (
-        doc.number("dag.n", found.n),
-        doc.estimate("dag.end_to_end_ms.p50", found.end_to_end_ms.p50),
-        doc.estimate("dag.end_to_end_ms.p95", found.end_to_end_ms.p95),
-        doc.estimate("dag.passing_on_path", found.passing_on_path, "share"),
-        doc.estimate("dag.orchestration", found.orchestration, "share"),
-        doc.value("dag.passed_mib", moved, digits.NONE if moved is None else digits.rounded(moved)),
-        doc.number("dag.cold_starts", sum(stage.cold_starts for stage in found.stages)),
+        numbers.number("dag.n", found.n),
+        numbers.estimate("dag.end_to_end_ms.p50", found.end_to_end_ms.p50),
+        numbers.estimate("dag.end_to_end_ms.p95", found.end_to_end_ms.p95),
+        numbers.estimate("dag.passing_on_path", found.passing_on_path, "share"),
+        numbers.estimate("dag.orchestration", found.orchestration, "share"),
+        numbers.value("dag.passed_mib", moved, digits.NONE if moved is None else digits.rounded(moved)),
+        numbers.number("dag.cold_starts", sum(stage.cold_starts for stage in found.stages)),
         doc.Cell(_per_dollar(trial, found)),
     )
     first = doc.head(label, trial, f"{trial.provider}{failed}")
@@ -167,14 +168,14 @@ def _edge(trial: FlowTrial, own: EdgeResult) -> doc.Row:
         digits.NONE if each is None else digits.rounded(each, 2) for each in (own.put_requests, own.get_requests)
     )
     cells = (
-        doc.estimate("edge.put_ms.p50", own.put_ms.p50),
-        doc.estimate("edge.get_ms.p50", own.get_ms.p50),
-        doc.estimate("edge.put_mib_per_s.p50", own.put_mib_per_s.p50, "mib_per_s"),
-        doc.estimate("edge.get_mib_per_s.p50", own.get_mib_per_s.p50, "mib_per_s"),
-        doc.estimate("edge.serialise_ms.p50", own.serialise_ms.p50),
-        doc.estimate("edge.deserialise_ms.p50", own.deserialise_ms.p50),
+        numbers.estimate("edge.put_ms.p50", own.put_ms.p50),
+        numbers.estimate("edge.get_ms.p50", own.get_ms.p50),
+        numbers.estimate("edge.put_mib_per_s.p50", own.put_mib_per_s.p50, "mib_per_s"),
+        numbers.estimate("edge.get_mib_per_s.p50", own.get_mib_per_s.p50, "mib_per_s"),
+        numbers.estimate("edge.serialise_ms.p50", own.serialise_ms.p50),
+        numbers.estimate("edge.deserialise_ms.p50", own.deserialise_ms.p50),
         doc.Cell(requests),
-        doc.number("edge.failed", own.failed),
+        numbers.number("edge.failed", own.failed),
     )
     data: doc.Data = {"trial": trial.summary.index, "edge": f"{own.producer}-{own.consumer}"}
     return doc.Row(doc.head(trial.label, trial.summary), cells, data)
@@ -199,12 +200,12 @@ def stages_table(dag: str, shown: Shown) -> doc.Table:
 def _stage(trial: FlowTrial, own: StageResult) -> doc.Row:
     parts = (("get", own.get_ms), ("compute", own.compute_ms), ("put", own.put_ms))
     cells = (
-        doc.estimate("stage.task_ms.p50", own.task_ms.p50),
-        *(doc.estimate(f"stage.{name}_ms.p50", spread.p50 if spread else None) for name, spread in parts),
-        doc.estimate("stage.passing_share", own.passing_share, "share"),
-        doc.estimate("stage.stragglers.p50", own.stragglers.p50 if own.stragglers else None, "ratio"),
-        doc.number("stage.cold_starts", own.cold_starts),
-        doc.number("stage.retries", own.retries),
+        numbers.estimate("stage.task_ms.p50", own.task_ms.p50),
+        *(numbers.estimate(f"stage.{name}_ms.p50", spread.p50 if spread else None) for name, spread in parts),
+        numbers.estimate("stage.passing_share", own.passing_share, "share"),
+        numbers.estimate("stage.stragglers.p50", own.stragglers.p50 if own.stragglers else None, "ratio"),
+        numbers.number("stage.cold_starts", own.cold_starts),
+        numbers.number("stage.retries", own.retries),
         doc.Cell(digits.NONE if own.memory_mib is None else digits.rounded(own.memory_mib)),
     )
     return doc.Row(doc.head(trial.label, trial.summary), cells, {"trial": trial.summary.index, "stage": own.name})

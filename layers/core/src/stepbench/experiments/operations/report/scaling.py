@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.curves import cut_shared_words
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
@@ -97,7 +98,7 @@ def describe_scaling(figure: ScalingFigure) -> str:
     if knee.value is not None:
         at, peak = (
             digits.shown(*each).in_sentence()
-            for each in ((knee, doc.UNITS["clients"]), (curve.peak_per_s, digits.PER_S))
+            for each in ((knee, numbers.UNITS["clients"]), (curve.peak_per_s, digits.PER_S))
         )
         sentences.append(f"More clients stop helping at {at}, with {peak}.")
     else:
@@ -172,11 +173,11 @@ def _law_table(figures: Sequence[ScalingFigure]) -> doc.Table:
 def _law_row(each: ScalingFigure) -> doc.Row:
     curve = each.curve
     cells = (
-        doc.estimate("rate_per_s", curve.rate_per_s, "per_s"),
-        doc.estimate("contention", curve.contention, "share"),
-        doc.estimate("coherency", curve.coherency, "share"),
-        doc.estimate("knee_clients", curve.knee_clients, "clients"),
-        doc.estimate("peak_per_s", curve.peak_per_s, "per_s"),
+        numbers.estimate("rate_per_s", curve.rate_per_s, "per_s"),
+        numbers.estimate("contention", curve.contention, "share"),
+        numbers.estimate("coherency", curve.coherency, "share"),
+        numbers.estimate("knee_clients", curve.knee_clients, "clients"),
+        numbers.estimate("peak_per_s", curve.peak_per_s, "per_s"),
     )
     return doc.Row(doc.Cell(each.title), cells, {"curve": curve.name})
 
@@ -197,7 +198,7 @@ def _point_row(point: ScalingPoint) -> doc.Row:
     cells = (
         doc.Cell(str(len(point.trials))),
         doc.Cell(digits.rate(point.throughput_per_s), achieved),
-        doc.value("fitted_per_s", point.fitted_per_s, law),
-        doc.value("kept_runs", point.kept_runs, format_kept_runs(point)),
+        numbers.value("fitted_per_s", point.fitted_per_s, law),
+        numbers.value("kept_runs", point.kept_runs, format_kept_runs(point)),
     )
     return doc.Row(doc.Cell(digits.count(point.clients)), cells, {"clients": point.clients})

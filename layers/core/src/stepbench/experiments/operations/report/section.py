@@ -17,6 +17,7 @@ from stepbench.experiments.operations.report.percentiles import (
 )
 from stepbench.experiments.operations.report.scaling import scaling_figures, scaling_nodes, scaling_sentences
 from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.figures import Drawing
 from stepbench.report.windows import CAVEATS, COUNT, PROVIDER, Field, off_page, quantile, window_table
 
@@ -58,18 +59,18 @@ def headline(summary: RunSummary) -> doc.Table | None:
 def _clients(row: WindowRow) -> doc.Cell:
     clients = row.window.operations.clients if row.window.operations else None
     offered = doc.Span(f"{digits.rate(row.window.offered_per_s)}/s offered", "interval")
-    return doc.value("clients", clients, digits.count(clients) if clients else (digits.NONE, offered))
+    return numbers.value("clients", clients, digits.count(clients) if clients else (digits.NONE, offered))
 
 
 def _throughput(row: WindowRow) -> doc.Cell:
     per_s = row.window.throughput_per_s
-    return doc.value("throughput_per_s", per_s, words.format_throughput(per_s))
+    return numbers.value("throughput_per_s", per_s, words.format_throughput(per_s))
 
 
 def _outcome(name: str) -> Field:
     def count(row: WindowRow) -> doc.Cell:
         kinds = row.window.operations.kinds if row.window.operations else ()
-        return doc.harm(name, sum(getattr(kind, name) for kind in kinds), "more")
+        return numbers.harm(name, sum(getattr(kind, name) for kind in kinds), "more")
 
     return Field(doc.Column(name.capitalize(), outputs=doc.PAGE), count)
 
@@ -177,11 +178,11 @@ def _work(window: WindowResult, found: OperationsResult) -> Iterator[doc.Text]:
 def _kind_rows(window: WindowResult, kind: KindResult) -> Iterator[doc.Row]:
     per_s = words.kind_per_s(window, kind)
     cells = (
-        doc.number("ok", kind.ok),
-        doc.harm("failed", kind.failed),
-        doc.harm("unknown", kind.unknown),
-        doc.value("per_s", per_s, words.format_throughput(per_s)),
-        *(doc.estimate(f"service_ms.{name}", getattr(kind.service_ms, name)) for name in _QUANTILES),
+        numbers.number("ok", kind.ok),
+        numbers.harm("failed", kind.failed),
+        numbers.harm("unknown", kind.unknown),
+        numbers.value("per_s", per_s, words.format_throughput(per_s)),
+        *(numbers.estimate(f"service_ms.{name}", getattr(kind.service_ms, name)) for name in _QUANTILES),
     )
     served = (f"{words.format_kind(kind)} ", doc.Span(f"t2 {digits.MINUS} t1", "formula"))
     yield doc.Row(doc.Cell(served), cells, {"kind": kind.kind})
@@ -189,7 +190,7 @@ def _kind_rows(window: WindowResult, kind: KindResult) -> Iterator[doc.Row]:
     cells = (
         doc.Cell(span=4),
         *(doc.Cell() for _ in range(3)),
-        *(doc.estimate(f"response_ms.{name}", getattr(kind.response_ms, name)) for name in _QUANTILES),
+        *(numbers.estimate(f"response_ms.{name}", getattr(kind.response_ms, name)) for name in _QUANTILES),
     )
     yield doc.Row(doc.Cell(responded, style="sub"), cells, {"kind": kind.kind, "response": True})
 
@@ -217,7 +218,7 @@ def _percentile_rows(row: WindowRow, levels: Sequence[float]) -> Iterator[doc.Ro
         found = [published.get(level) for level in levels]
         cells = [_published(level, each) for level, each in zip(levels, found, strict=True)]
         yield doc.Row(doc.Cell("published", style="sub"), tuple(cells), {"kind": "published"})
-        ratios = tuple(doc.estimate("ratio", each.ratio if each else None, "ratio") for each in found)
+        ratios = tuple(numbers.estimate("ratio", each.ratio if each else None, "ratio") for each in found)
         yield doc.Row(doc.Cell("ours over it", style="sub"), ratios, {"kind": "ratio"})
 
 
@@ -261,8 +262,8 @@ def _connecting(row: WindowRow) -> doc.Body:
         doc.Row(
             doc.Cell(part.name),
             (
-                doc.value("share", part.share, words.format_part_share(part.share)),
-                *(doc.estimate(f"part_ms.{name}", getattr(part.latency, name)) for name in ("p50", "p90", "p99")),
+                numbers.value("share", part.share, words.format_part_share(part.share)),
+                *(numbers.estimate(f"part_ms.{name}", getattr(part.latency, name)) for name in ("p50", "p90", "p99")),
             ),
             {"part": part.name},
         )

@@ -8,6 +8,7 @@ from stepbench import digits
 from stepbench.experiments.transfer.report import words
 from stepbench.experiments.transfer.report.view import CAVEATS, pair_name, phone_sizes, read_cells
 from stepbench.report import document as doc
+from stepbench.report import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,14 +54,14 @@ def _cell(cell: TransferCell, anchor: str, *, on_phone: bool) -> doc.Row:
         doc.Span(CAVEATS[kind][0], "caveat", f"#transfer-caveats-{anchor}", CAVEATS[kind][1]) for kind in cell.caveats
     )
     cells = (
-        doc.number("n", cell.n),
-        doc.estimate("mean_mib_per_s", cell.mean_mib_per_s, "mib_per_s"),
-        doc.estimate("median_mib_per_s", cell.median_mib_per_s, "mib_per_s"),
-        doc.estimate("p5_mib_per_s", cell.p5_mib_per_s, "mib_per_s"),
-        doc.estimate("p95_mib_per_s", cell.p95_mib_per_s, "mib_per_s"),
+        numbers.number("n", cell.n),
+        numbers.estimate("mean_mib_per_s", cell.mean_mib_per_s, "mib_per_s"),
+        numbers.estimate("median_mib_per_s", cell.median_mib_per_s, "mib_per_s"),
+        numbers.estimate("p5_mib_per_s", cell.p5_mib_per_s, "mib_per_s"),
+        numbers.estimate("p95_mib_per_s", cell.p95_mib_per_s, "mib_per_s"),
         _extremes(cell.slowest_over_fastest, cell.fastest_s, cell.slowest_s),
-        doc.value("variation", cell.variation, digits.percent(cell.variation)),
-        doc.estimate("p50_ms", cell.p50_s.over(0.001)),
+        numbers.value("variation", cell.variation, digits.percent(cell.variation)),
+        numbers.estimate("p50_ms", cell.p50_s.over(0.001)),
         doc.Cell(words.format_modes(cell.modes), modes, title=cell.modes.reason or ""),
         doc.Cell(doc.joined(links, " ") if cell.caveats else doc.Span("none", "note")),
     )
@@ -97,8 +98,8 @@ def _published(row: PublishedRow) -> doc.Row:
     shown = f"{digits.rounded(published.value)} {digits.TIMES.name if unit == 'ratio' else 'MiB/s'}"
     cells = (
         doc.Cell(shown, {"value": published.value}),
-        doc.estimate("ours", row.ours, unit) if row.ours else doc.Cell("not measured"),
-        doc.estimate("ratio", row.ratio, "ratio"),
+        numbers.estimate("ours", row.ours, unit) if row.ours else doc.Cell("not measured"),
+        numbers.estimate("ratio", row.ratio, "ratio"),
         doc.Cell(published.citation),
     )
     return doc.Row(doc.Cell(row.label), cells, {"metric": published.metric})
@@ -148,7 +149,7 @@ def variance_table(view: TransferView) -> doc.Table:
 
 
 def _variance(view: TransferView, pair: TransferPair) -> doc.Row:
-    cells = (doc.estimate(f"variance.{name}", share, "share") for name, share in words.shares_of(pair))
+    cells = (numbers.estimate(f"variance.{name}", share, "share") for name, share in words.shares_of(pair))
     return doc.Row(doc.Cell(view.name(pair)), tuple(cells), {"platform": pair.platform, "source": pair.source})
 
 
@@ -165,11 +166,11 @@ def stalls_table(view: TransferView) -> doc.Table:
 
 def _stalls(view: TransferView, cell: TransferCell) -> doc.Row:
     cells = (
-        doc.estimate("first_byte_p50_ms", cell.first_byte_p50_ms),
-        doc.estimate("first_byte_p95_ms", cell.first_byte_p95_ms),
-        doc.estimate("steady_mib_per_s", cell.steady_mib_per_s, "mib_per_s"),
-        doc.value("cpu_share", cell.cpu_share, digits.percent(cell.cpu_share)),
-        doc.value("stalled", cell.stalls.transfers, words.describe_stalls(cell.stalls)),
+        numbers.estimate("first_byte_p50_ms", cell.first_byte_p50_ms),
+        numbers.estimate("first_byte_p95_ms", cell.first_byte_p95_ms),
+        numbers.estimate("steady_mib_per_s", cell.steady_mib_per_s, "mib_per_s"),
+        numbers.value("cpu_share", cell.cpu_share, digits.percent(cell.cpu_share)),
+        numbers.value("stalled", cell.stalls.transfers, words.describe_stalls(cell.stalls)),
     )
     data: doc.Data = {"platform": cell.platform, "source": cell.source, "mib": cell.file_size_mib}
     return doc.Row(doc.Cell(f"{view.name(cell)}, {digits.count(cell.file_size_mib)} MiB"), cells, data)
@@ -187,7 +188,7 @@ def reads_table(view: TransferView) -> doc.Table:
 
 def _reads(found: TransferFindings) -> Iterator[doc.Row]:
     for title, field, count, depth in words.accounting_rows(found.accounting):
-        yield doc.Row(doc.Cell(title), (doc.number(f"accounting.{field}", count),), style=f"depth-{depth}")
+        yield doc.Row(doc.Cell(title), (numbers.number(f"accounting.{field}", count),), style=f"depth-{depth}")
     for error, count in found.accounting.errors.items():
         name = ("error ", doc.Span(error, "code"))
-        yield doc.Row(doc.Cell(name), (doc.number("errors", count),), {"error": error}, "depth-1")
+        yield doc.Row(doc.Cell(name), (numbers.number("errors", count),), {"error": error}, "depth-1")
