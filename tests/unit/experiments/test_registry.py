@@ -29,7 +29,8 @@ NAMES = get_args(ExperimentName)
 def test_each_experiment_has_all_its_parts(name: ExperimentName) -> None:
     """The type checker proves what they are; that their modules are there, only an import shows."""
     experiment = experiment_of(name)
-    assert all((experiment.offering, experiment.staging, experiment.analysis, experiment.files))
+    parts = (experiment.offering, experiment.staging, experiment.analysis, experiment.files, experiment.report)
+    assert all(parts)
     assert traits_of(name).noun
 
 
@@ -103,6 +104,7 @@ class Toy:
     """A fifth experiment: its parts are one folder's, and nothing else is written for it but its arm in the match."""
 
     offering = staging = analysis = files = ToyParts()
+    report = trigger.report
 
 
 TOY: Experiment = Toy()

@@ -9,7 +9,14 @@ from tests.samples.results import sample_manifest, sample_results, sample_summar
 
 from stepbench.contracts.result import RunSummary
 from stepbench.experiments.report.page import render_page
-from stepbench.report.verdicts import describe, describe_few_runs, effect_rows, first_told, of_settings, verdict_lines
+from stepbench.report.verdicts import (
+    describe,
+    describe_few_runs,
+    effect_rows,
+    first_reported,
+    of_settings,
+    verdict_lines,
+)
 
 
 def test_each_setting_has_a_place_on_the_first_screen() -> None:

@@ -230,7 +230,7 @@ def test_what_became_of_a_plans_own_thresholds_is_on_the_first_screen(
     """Whether p99 keeps to its limit may be all that a plan asks; of the default one only a miss is told."""
     found = summarise(sample_facts(), results[:1], [parse_threshold(text) for text in texts])
     head = without_script_bodies(render_page(found, results[:1], sample_manifest())).split("<table")[0]
-    assert re.findall(r'<p class="told (\w+)">', head) == ([state] if state else [])
+    assert re.findall(r'<p class="notice (\w+)">', head) == ([state] if state else [])
     assert told in head
 
 
@@ -239,7 +239,7 @@ def test_a_run_of_which_a_trial_failed_has_not_kept_to_all(results: tuple[TrialR
     broken = changed(results[1], incomplete=True)
     found = summarise(sample_facts(), (results[0], broken), [parse_threshold("max < 1 s")])
     page = without_script_bodies(render_page(found, (results[0], broken), sample_manifest()))
-    assert 'class="told kept"' not in page
+    assert 'class="notice kept"' not in page
     assert "kept to all of its thresholds" not in page
 
 

@@ -16,7 +16,7 @@ from stepbench.report.costs import cost_sentences
 from stepbench.report.document import Sentence, Sentences, Span, Table, plain, sentence_case
 from stepbench.report.labels import trial_labels
 from stepbench.report.thresholds import describe_missed, describe_undecided
-from stepbench.report.verdicts import TERMINAL_LINES, first_told, verdict_lines, verdict_table
+from stepbench.report.verdicts import TERMINAL_LINES, first_reported, verdict_lines, verdict_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,8 +50,8 @@ def _nodes(summary: RunSummary) -> Iterator[Node]:
         yield Sentence(conditions)
     if verdicts := verdict_lines(summary):
         yield _list(verdicts)
-        if told := first_told(summary.verdicts, TERMINAL_LINES):
-            yield verdict_table(told)
+        if first := first_reported(summary.verdicts, TERMINAL_LINES):
+            yield verdict_table(first)
     tables = tuple(headline_tables(summary))
     yield from tables
     for experiment in experiments():

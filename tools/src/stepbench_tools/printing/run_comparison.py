@@ -9,9 +9,9 @@ from stepbench.report.verdicts import (
     caveat_lines,
     describe_few_runs,
     describe_outcome,
+    format_result,
+    format_verdict,
     regressions,
-    tell,
-    tell_result,
     verdict_table,
 )
 from stepbench_tools.printing.markdown import escape, to_markdown
@@ -34,9 +34,9 @@ def format_markdown(found: RunComparison) -> str:
     """Return a heading, a table with a row for each comparison, and the sentences of those that regressed."""
     lines = [f"### {escape(describe_outcome(found))}", "", *map(escape, _sides(found)), ""]
     lines += [to_markdown(verdict_table(found.verdicts, "A", "B"))] if found.verdicts else []
-    worse = [f"- {escape(tell(verdict))}" for verdict in found.verdicts if regressions(verdict)]
-    doubts = [f"- {escape(line)}" for line in caveat_lines(found)]
-    doubts = ["", "Doubtful:", *doubts] if doubts else []
+    worse = [f"- {escape(format_verdict(verdict))}" for verdict in found.verdicts if regressions(verdict)]
+    caveats = [f"- {escape(line)}" for line in caveat_lines(found)]
+    caveats = ["", "Doubtful:", *caveats] if caveats else []
     ending = ["", *map(escape, (*_left_out(found), *_single(found)))]
     return "\n".join([*lines, *([""] if worse else []), *worse, *caveats, *ending]).rstrip()
 

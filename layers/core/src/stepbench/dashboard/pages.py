@@ -86,9 +86,11 @@ def render_comparison(  # noqa: PLR0913 -- a form, and what came of it
     from stepbench.report import verdicts  # noqa: PLC0415 -- with the analysis, for this page alone
     from stepbench.report.html import items_to_html  # noqa: PLC0415
 
-    first = verdicts.first_told(found.verdicts, verdicts.MOST_SHOWN) if found else ()
-    told, choice = items_to_html(map(verdicts.verdict_sentence, first)), {"a": a, "b": b, "studied": studied}
-    return _render("compare", offered=offered.runs, found=found, told=told, problem=problem, words=verdicts, **choice)
+    first = verdicts.first_reported(found.verdicts, verdicts.MOST_SHOWN) if found else ()
+    sentences, choice = items_to_html(map(verdicts.verdict_sentence, first)), {"a": a, "b": b, "studied": studied}
+    return _render(
+        "compare", offered=offered.runs, found=found, sentences=sentences, problem=problem, words=verdicts, **choice
+    )
 
 
 def render_problem(problem: ProblemDetails) -> str:

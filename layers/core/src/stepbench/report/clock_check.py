@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.chart_data import WindowSample
     from stepbench.contracts.clock_check import ClockCheck, ClockComparison
-    from stepbench.contracts.drawn import WindowSample
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
     from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns

@@ -81,12 +81,12 @@ class Legend:
 
     @property
     def common_words(self) -> str:
-        """Say what the labels leave out, after a space; empty where that is nothing."""
+        """Return what the labels leave out, after a space; empty where that is nothing."""
         return f" Common to all: {self.common}." if self.common else ""
 
     @property
     def line_words(self) -> str:
-        """Say how the runs of one setting are drawn as lines, after a space; empty where nothing is repeated."""
+        """Return how the runs of one setting are drawn as lines, after a space; empty where nothing is repeated."""
         return f" The runs of one setting have its colour{self.dashes}." if self.repeated else ""
 
     @property

@@ -84,13 +84,13 @@ def _box_figure(place: int, figure: BoxFigure) -> doc.Figure:
         f"{measure.title} as boxes: from p25 to p75, the thick line the median, whiskers to p1 and p99, the small tick "
         f"p90. Dashed, with an arrow: open, since the end lies beyond what can be drawn.{figure.legend.common_words}"
     )
-    doubts = tuple(
+    reasons = tuple(
         doc.Span(f"Of {box.row.label}, {box.not_drawn}.", "doubt", data={"box": box.row.label})
         for box in figure.drawn
         if box.not_drawn
     )
     chart = doc.Chart(drawing, f"Box plot of {measure.name} for {figure.legend.text}")
-    return doc.Figure((chart,), doc.joined((caption, *doubts), " "), "zooms")
+    return doc.Figure((chart,), doc.joined((caption, *reasons), " "), "zooms")
 
 
 def _box_row(box: Box) -> doc.Row:

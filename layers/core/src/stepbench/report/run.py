@@ -55,7 +55,7 @@ class RunView:
 
     @property
     def windowless(self) -> bool:
-        """Tell whether it has trials, and none with windows: it has no sections of events then."""
+        """Return whether it has trials, and none with windows: it has no sections of events then."""
         return bool(self.trials) and not self.loaded
 
     @property

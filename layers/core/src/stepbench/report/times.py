@@ -59,7 +59,7 @@ def times_section(run: RunView) -> doc.Section:
 def _table(run: RunView) -> doc.Table:
     t4 = "; t4: first statement of the function. " if run.triggered else ". "
     t3 = (
-        "t3: when the event happened, by the store and its own clock, whose offset nobody has measured; told to 1,000 "
+        "t3: when the event happened, by the store and its own clock, whose offset nobody has measured; given to 1,000 "
         f"ms it is rounded down, so that t3 {digits.MINUS} t1 may be up to a second more than stated, and t4 "
         f"{digits.MINUS} t3 as much less. "
         if any(row.window.to_event_ms for row in run.rows)
@@ -86,7 +86,7 @@ def _window(row: WindowRow) -> doc.Body:
 
 def _row(measure: tuple[str, str, str], times: Latency, window: WindowResult) -> doc.Row:
     field, title, formula = measure
-    note = (" ", doc.Span(_told_to(window.event_resolution_ms), "note")) if "event" in field else ""
+    note = (" ", doc.Span(_resolution(window.event_resolution_ms), "note")) if "event" in field else ""
     missing = doc.Span(f"{digits.count(times.missing)} missing", "note") if times.missing else ""
     cells = (
         numbers.value(f"{field}.n", times.n, (digits.count(times.n), missing), missing=times.missing),
@@ -96,11 +96,11 @@ def _row(measure: tuple[str, str, str], times: Latency, window: WindowResult) ->
     return doc.Row(doc.Cell((f"{title} ", doc.Span(formula, "formula"), note)), cells)
 
 
-def _told_to(resolution_ms: float | None) -> str:
-    """Say how exactly the store's own event times are."""
+def _resolution(resolution_ms: float | None) -> str:
+    """Return how exactly the store's own event times are."""
     unit = digits.unit_for(resolution_ms or 0)
     return (
-        "" if resolution_ms is None else f"t3 is told to {digits.rounded(resolution_ms * unit.per_ms, 1)} {unit.name}"
+        "" if resolution_ms is None else f"t3 is given to {digits.rounded(resolution_ms * unit.per_ms, 1)} {unit.name}"
     )
 
 
@@ -138,7 +138,7 @@ def _drawn(view: TrialView, figure: TimeFigure) -> tuple[tuple[doc.Node, ...], s
 
 
 def not_drawn_words(points: int) -> str:
-    """Say how many points a log axis cannot show, after a space; empty where it shows all."""
+    """Return how many points a log axis cannot show, after a space; empty where it shows all."""
     many = (
         f" {digits.counted(points, 'point')} at or below 0{digits.NBSP}ms (clock error) cannot be drawn on a log axis."
     )

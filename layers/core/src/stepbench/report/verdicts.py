@@ -38,8 +38,8 @@ class EffectRow(NamedTuple):
 
 
 def of_settings(summary: RunSummary) -> bool:
-    """Tell whether a setting varies; where stores or trials are only listed, each one has its own answer first."""
-    return any(verdict.aspect not in {STORE, TRIAL} for verdict in first_told(summary.verdicts, MOST_SHOWN))
+    """Return whether a setting varies; of stores or trials that are only listed, each has its own answer first."""
+    return any(verdict.aspect not in {STORE, TRIAL} for verdict in first_reported(summary.verdicts, MOST_SHOWN))
 
 
 def verdict_lines(summary: RunSummary, most: int = TERMINAL_LINES) -> tuple[str, ...]:
@@ -187,14 +187,14 @@ def verdict_sentence(verdict: Verdict) -> doc.Sentence:
     """Return a comparison for a page: what is compared, what came of it, what makes it doubtful, all its measures."""
     lead, colon, rest = verdict.text.partition(": ")
     links = [doc.Span(name_caveat_kind(kind), "caveat", f"#caveat-{kind}") for kind in verdict.doubts]
-    doubts = doc.Span(("Doubtful: ", doc.joined(links, " ")), "doubts") if links else ""
+    doubtful = doc.Span(("Doubtful: ", doc.joined(links, " ")), "doubts") if links else ""
     text = (
         doc.Span(_subject(verdict), "strong"),
         " ",
         doc.Span(lead + colon, "finding"),
         doc.Span(rest, "effects"),
         " " if links else "",
-        doubts,
+        doubtful,
     )
     ratio, found = doc.Column("Ratio", style="ratio"), doc.words("Found", "words")
     columns = doc.columns("At", verdict.b.name, verdict.a.name, ratio, found)
@@ -216,7 +216,7 @@ def verdict_nodes(summary: RunSummary, latency_title: str) -> Iterator[doc.Node]
     """Yield what a page shows of a run's comparisons: the first as sentences, and a table of all."""
     if summary.not_compared:
         yield doc.Sentence(doc.sentence_case(summary.not_compared), "note", name="not-compared")
-    shown, count = first_told(summary.verdicts, MOST_SHOWN), len(summary.verdicts)
+    shown, count = first_reported(summary.verdicts, MOST_SHOWN), len(summary.verdicts)
     if not shown:
         return
     yield doc.Sentences(tuple(map(verdict_sentence, shown)), "The next comparisons", style="sentences verdicts")

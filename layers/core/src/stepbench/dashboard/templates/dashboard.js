@@ -219,7 +219,7 @@ callers have tokens, fetch each other with the token. Without this script they a
     if (ok) {
       const trials = `${count(found.trials)} ${found.trials === 1 ? "trial" : "trials"}`;
       const cost = `${dollars(found.estimate_usd)} by estimate (budget ${dollars(found.budget_usd)})`;
-      return [line("p", `Valid: ${trials}, ${events(found.events)}, about ${span(found.expected_s)}, ${cost}.`, "told kept")];
+      return [line("p", `Valid: ${trials}, ${events(found.events)}, about ${span(found.expected_s)}, ${cost}.`, "notice kept")];
     }
     const list = line("ul", "", "problem-list");
     for (const each of found.problems ?? []) {
@@ -229,7 +229,7 @@ callers have tokens, fetch each other with the token. Without this script they a
     }
     const number = list.children.length;
     const lead = number ? `${number === 1 ? "One thing is" : `${number} things are`} wrong.` : found.detail ?? "It could not be checked.";
-    return [line("p", lead, "told missed"), ...(number ? [list] : [])];
+    return [line("p", lead, "notice missed"), ...(number ? [list] : [])];
   }
 
   function checkAsTyped(form) {
@@ -243,7 +243,7 @@ callers have tokens, fetch each other with the token. Without this script they a
         const parts = answerOf(answer.ok, await answer.json());
         if (mine === number) outcome.replaceChildren(...parts);
       } catch (error) {
-        if (mine === number) outcome.replaceChildren(line("p", error.message, "told missed"));
+        if (mine === number) outcome.replaceChildren(line("p", error.message, "notice missed"));
       }
     };
     form.addEventListener("input", () => {

@@ -113,9 +113,9 @@ def _before(run: RunView) -> Iterator[doc.Node]:
     if conditions := describe_conditions(summary.trials):
         yield doc.Sentence(conditions, "conditions")
     if undecided := describe_undecided(summary):
-        yield doc.Sentence(f"{doc.sentence_case(undecided)}.", "told undecided")
+        yield doc.Sentence(f"{doc.sentence_case(undecided)}.", "notice undecided")
     if kept := describe_all_kept(summary):
-        yield doc.Sentence(kept, "told kept")
+        yield doc.Sentence(kept, "notice kept")
     if not run.rows:
         yet = (
             " yet. The errors above say what to mend; the records that exist lie below ",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import stepbench
 from stepbench import digits
 from stepbench.experiments.report.page import render_document
-from stepbench.experiments.transfer.analysis.drawn import draw_transfers
+from stepbench.experiments.transfer.analysis.chart_data import transfer_chart_data
 from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.experiments.transfer.report.figures import NAMES
 from stepbench.experiments.transfer.report.section import transfer_section

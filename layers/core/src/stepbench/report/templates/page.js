@@ -147,7 +147,7 @@
   };
   addEventListener("toggle", redraw, true); // of any folded part: it does not bubble
 
-  // What a finger or a key points at is told to Vega as if a mouse did: it shows the tooltip and the crosshair.
+  // What a finger or a key points at is given to Vega as if a mouse did: it shows the tooltip and the crosshair.
   const spoken = document.getElementById("spoken");
   const tooltip = document.getElementById("vg-tooltip-element");
   let touched = null;

@@ -161,8 +161,8 @@ def bar_figure(place: str, chart: str, title: str, bars: Sequence[Bar]) -> doc.C
     ends = [number if value.high is None else value.high for _, value, number in charts]
     params = {"labels": [bar.name for bar, _, _ in charts], "top": short(_ROOM * max(ends))}
     data = {"bars": columns(("row", "caption", "value", "low", "high", "words", "runs"), rows)}
-    description = f"{title}: " + "; ".join(f"{bar.caption} {digits.shown(value, unit)}" for bar, value, _ in drawn)
-    height_px = BAR_ROW_PX * len(drawn)
+    description = f"{title}: " + "; ".join(f"{bar.caption} {digits.shown(value, unit)}" for bar, value, _ in charts)
+    height_px = BAR_ROW_PX * len(charts)
     return doc.Chart(Drawing(place, chart, data, params, height_px, "dataflow"), description, title)
 
 
@@ -173,7 +173,7 @@ def _end(limit: float | None) -> float | None:
 _SUMMED = ("completed", "puts", "gets", "put_mib", "get_mib")
 
 
-def store_figure(anchor: str, label: str, drawn: DrawnDataflow, phases: Sequence[PhaseSpan]) -> doc.Chart | None:
+def store_figure(anchor: str, label: str, charts: DataflowChartData, phases: Sequence[PhaseSpan]) -> doc.Chart | None:
     """Return what the store was given and asked for over time; None where nothing was moved."""
     if not charts.bins:
         return None

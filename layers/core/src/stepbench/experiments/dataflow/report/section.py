@@ -56,7 +56,7 @@ def answers(run: RunView) -> Iterator[doc.Node]:
     if not found:
         return
     whole = all(each.complete for each in found)
-    yield doc.Sentence(words.describe_all_objects(found), "told kept" if whole else "told missed")
+    yield doc.Sentence(words.describe_all_objects(found), "notice kept" if whole else "notice missed")
     first = words.first_media(run.summary.media)
     said = [each.text for each in (*first, *(each for each in run.summary.media if each not in first))]
     said = said or [text for view in trials if view.summary.dataflow for text in view.summary.dataflow.answers]

@@ -120,9 +120,9 @@ def _size_figures(
 
 
 def _time_figures(
-    anchor: str, findings: TransferFindings, drawn: DrawnTransfers, names: Mapping[str, str], points: Columns
+    anchor: str, findings: TransferFindings, charts: TransferChartData, names: Mapping[str, str], points: Columns
 ) -> Iterator[doc.Chart]:
-    for field, own, others in _parts(drawn):
+    for field, own, others in _parts(charts):
         if field == "platform":
             params = _params(field, own, others, names) | {"top": _top(None, charts, field, own)}
             data = {"points": points, "changes": _changes(findings, own)}
@@ -169,9 +169,9 @@ def _top(findings: TransferFindings | None, charts: TransferChartData, field: st
     return short(_ROOM * max([*rates, *bands]))
 
 
-def _curve_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[doc.Chart]:
-    for pair in drawn.points:
-        curves = [each for each in drawn.curves if (each.platform, each.source) == (pair.platform, pair.source)]
+def _curve_figures(anchor: str, charts: TransferChartData, names: Mapping[str, str]) -> Iterator[doc.Chart]:
+    for pair in charts.points:
+        curves = [each for each in charts.curves if (each.platform, each.source) == (pair.platform, pair.source)]
         if not curves:
             continue
         labels = [_mib(curve) for curve in curves]
@@ -212,7 +212,7 @@ def _most(curves: Sequence[TransferCurve]) -> float:
     return max(curve.seconds[-1] for curve in curves)
 
 
-def _hour_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[doc.Chart]:
+def _hour_figures(anchor: str, charts: TransferChartData, names: Mapping[str, str]) -> Iterator[doc.Chart]:
     """Yield a map for each pair, all with the same colours; none where all transfers began in one hour."""
     if len({(each.weekday, each.hour) for each in charts.hours}) < 2:  # noqa: PLR2004 -- one is no comparison
         return
@@ -237,9 +237,9 @@ def _furthest(hours: Sequence[HourLevel]) -> float:
     return max(1.1, math.exp(distances[int(0.95 * (len(distances) - 1))]))
 
 
-def _progress_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) -> Iterator[doc.Chart]:
-    for pair in drawn.points:
-        own = [each for each in drawn.progress if (each.platform, each.source) == (pair.platform, pair.source)]
+def _progress_figures(anchor: str, charts: TransferChartData, names: Mapping[str, str]) -> Iterator[doc.Chart]:
+    for pair in charts.points:
+        own = [each for each in charts.progress if (each.platform, each.source) == (pair.platform, pair.source)]
         if not own:
             continue
         labels = [_describe_progress(each) for each in own]

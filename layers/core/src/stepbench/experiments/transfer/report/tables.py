@@ -179,7 +179,7 @@ def _stalls(view: TransferView, cell: TransferCell) -> doc.Row:
 def reads_table(view: TransferView) -> doc.Table:
     """Return what became of all reads."""
     caption = (
-        "offered = ok + failed + unknown + missing; rows = ok + failed + unknown = cold + warm + not told. Rates are "
+        "offered = ok + failed + unknown + missing; rows = ok + failed + unknown = cold + warm + unknown. Rates are "
         "of the ok ones only."
     )
     columns = doc.columns("Reads", "Number")
