@@ -22,7 +22,7 @@ import scipy
 from benchmarks.coverage import ar1_series
 
 from stepbench.analysis.precision import SETTLE_S, next_look_s, relative_width
-from stepbench.contracts.measure import QUANTILES
+from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.phase import LoadStep, Phase, Until
 from stepbench.stages.check_precision import STOP_LEAD_S
 from stepbench.stats.estimates import Sample

@@ -205,7 +205,7 @@ MODELS = {"TrialPlan", "TransferTrial"}
 
 
 def test_only_the_registry_asks_which_experiment_a_trial_is_of() -> None:
-    """What differs is in its room, or a trait (`contracts.measure.Traits`); a new experiment is then one folder."""
+    """What differs is in its room, or a trait (`contracts.experiment.Traits`); a new experiment is then one folder."""
     found = {
         f"{_name(path)}: {ast.unparse(node)}"
         for package in PREFIXES

@@ -11,7 +11,7 @@ import pytest
 from tests.samples.results import sample_window, trial_summary
 
 from stepbench.analysis.thresholds import judge
-from stepbench.contracts.measure import QUANTILES
+from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.stats.estimates import Sample
 

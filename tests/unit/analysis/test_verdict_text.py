@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from tests.samples.comparisons import estimate, matrix, trial, window
 
-from stepbench.analysis.effects import QUANTILES, Runs, compare_runs
+from stepbench.analysis.effects import COMPARED_QUANTILES, Runs, compare_runs
 from stepbench.analysis.verdict_text import MOST_WORDS, Names, OtherCause, describe_effects, describe_unanswered
 from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.measures import Estimate
@@ -69,7 +69,7 @@ def kinds(measure: LatencyMeasure) -> Iterator[Effect]:
 
 def test_no_sentence_is_longer_than_twenty_five_words() -> None:
     """Over all kinds of findings at each quantile, with more or fewer errors and losses, and another cause."""
-    every = [list(kinds(measure)) for measure in QUANTILES]
+    every = [list(kinds(measure)) for measure in COMPARED_QUANTILES]
     others = [(), (share("lost", "higher"), share("errors", "higher")), (share("errors", "undecided"),)]
     texts = {
         describe_effects((*quantiles, *other), NAMES, cause)

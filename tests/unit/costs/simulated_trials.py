@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import binom
 
-from stepbench.contracts.measure import QUANTILES, measure_of
+from stepbench.contracts.experiment import QUANTILES, measure_of
 from stepbench.contracts.result import Invocations
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.transfer.plan import MIB, TransferTrial

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pytest
 from tests.samples.services import MemoryServices, stored_trial
 
-from stepbench.contracts.measure import ExperimentName, traits_of
+from stepbench.contracts.experiment import ExperimentName, traits_of
 from stepbench.contracts.tasks import AnalyseTrialInput, ExportRecordsInput, ExportRecordsOutput
 from stepbench.experiments.protocol import Experiment, Logs, Sandboxes
 from stepbench.experiments.registry import experiment_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from stepbench.report.boxes import QUANTILES, ROW_PX
+from stepbench.report.boxes import BOX_QUANTILES, ROW_PX
 from stepbench.report.shares import ROW_PX as SHARE_ROW_PX
 from stepbench_charts.parts import (
     FORMULA,
@@ -117,7 +117,7 @@ def _rows() -> alt.Chart:
     tooltip = [
         alt.Tooltip("label:N", title="window"),
         alt.Tooltip("n:Q", format=","),
-        *[alt.Tooltip(f"{name}_words:N", title=name) for name in QUANTILES],
+        *[alt.Tooltip(f"{name}_words:N", title=name) for name in BOX_QUANTILES],
     ]
     return touch(across("boxes").encode(y=_y(), tooltip=tooltip), "label", shown=0.15, nearest=False)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
-from stepbench.contracts.measure import measure_of, traits_of
+from stepbench.contracts.experiment import measure_of, traits_of
 from stepbench.digits import UNSURE, count, duration, rounded, unit_for
 from stepbench.planning.wall_time import between_s, offered_s, run_s, trial_s
 from stepbench.stats.histogram import histogram_quantile_ns, parse_histogram

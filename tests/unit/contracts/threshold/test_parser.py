@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stepbench.contracts.base import BrokenRule
 from stepbench.contracts.threshold.parser import ThresholdError, parse_threshold
-from stepbench.contracts.threshold.words import COUNTED, KINDS, OF_KINDS, QUANTILES, TIMES, UNITS
+from stepbench.contracts.threshold.words import COUNTED, KINDS, OF_KINDS, THRESHOLD_QUANTILES, TIMES, UNITS
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
 SPACES = st.sampled_from(["", " ", "   "])
@@ -27,7 +27,7 @@ def mistakes_of(text: str) -> tuple[BrokenRule, ...]:
 @st.composite
 def times(draw: st.DrawFn) -> tuple[list[str], dict[str, object]]:
     """Draw the words of a limited time, and what they mean."""
-    time, statistic = draw(st.sampled_from(["", *TIMES])), draw(st.sampled_from(QUANTILES))
+    time, statistic = draw(st.sampled_from(["", *TIMES])), draw(st.sampled_from(THRESHOLD_QUANTILES))
     window, kind = draw(st.none() | NAMES), draw(st.none() | st.sampled_from(KINDS))
     kind = kind if (time or "latency") in OF_KINDS else None
     comparison, number = draw(st.sampled_from(["<", "<=", ">", ">="])), draw(st.integers(1, 10**6))
@@ -145,7 +145,7 @@ def test_every_mistake_of_a_text_is_told_at_once() -> None:
 
 def test_each_measure_has_units_of_its_own_only() -> None:
     """`p99 < 1 %` and `lost < 3 ms` are slips that would otherwise compare a time with a share."""
-    for statistic in (*QUANTILES, *COUNTED, "throughput"):
+    for statistic in (*THRESHOLD_QUANTILES, *COUNTED, "throughput"):
         known = [unit for unit in UNITS if not mistakes_of(f"{statistic} > 1{unit}")]
         time, rate = ["us", "µs", "μs", "ms", "s"], ["/s", "ops/s", "/min", "ops/min"]
         assert known == (["%", ""] if statistic in COUNTED else rate if statistic == "throughput" else time)

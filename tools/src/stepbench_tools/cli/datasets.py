@@ -81,7 +81,7 @@ def require_one_subject(options: argparse.Namespace) -> None:
 
 def _published(plan: str) -> tuple[PublishedTransfer, ...]:
     """Return the published numbers of a plan's trials of `transfer`."""
-    from stepbench.contracts.measure import traits_of
+    from stepbench.contracts.experiment import traits_of
     from stepbench.contracts.plan import transfer_plan
     from stepbench_tools.cli.inputs import read_any_plan
 

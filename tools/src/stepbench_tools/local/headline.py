@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from stepbench import digits
-from stepbench.contracts.measure import HEADLINE_QUANTILES
+from stepbench.contracts.experiment import HEADLINE_QUANTILES
 from stepbench.experiments.report.headline import describe_media, headline_tables
 from stepbench.report.costs import cost_sentences
 from stepbench.report.thresholds import threshold_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.measure import traits_of
+from stepbench.contracts.experiment import traits_of
 from stepbench_tools.rehearsal.plans import FIRST, STOPPING, TRANSFERS
 from stepbench_tools.rehearsal.record import Judgement, Rehearsal
 

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
-from stepbench.contracts.measure import traits_of
+from stepbench.contracts.experiment import traits_of
 from stepbench.errors import without_queries
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.deliveries import BatchCount, Deliveries
-from stepbench.contracts.measure import traits_of
+from stepbench.contracts.experiment import traits_of
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:

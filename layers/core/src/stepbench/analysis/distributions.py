@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.chart_data import BoxStats, EcdfCurve
-from stepbench.contracts.measure import measure_of
+from stepbench.contracts.experiment import measure_of
 from stepbench.contracts.measures import Comparison, Estimate, Modality, Replication
 from stepbench.contracts.published import DAG_METRICS, QUANTILE_METRICS
 from stepbench.contracts.verdict import OVERLAP

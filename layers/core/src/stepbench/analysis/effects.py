@@ -36,7 +36,7 @@ far they do shows from `MIN_RUNS` on. (`benchmarks/verdicts.py`: where runs diff
 single runs of equal settings would be wrong otherwise.)
 """
 OF_INTEREST_WORDS = f"{100 * (OF_INTEREST - 1):.0f} %"
-QUANTILES: tuple[LatencyMeasure, ...] = ("p50", "p90", "p99")
+COMPARED_QUANTILES: tuple[LatencyMeasure, ...] = ("p50", "p90", "p99")
 NO_LIMIT = "the largest value of a run has no interval"
 ONE_RATE = "throughput has an interval over three runs or more"
 _AT_LEAST = 1.05
@@ -79,7 +79,7 @@ def compare_runs(b: Runs, a: Runs, *, paired: bool = False) -> tuple[Effect, ...
         a: what it is set against.
         paired: they are two windows of the same runs, in one order.
     """
-    effects = [_quantile_effect(name, b.quantile(name), a.quantile(name), paired=paired) for name in QUANTILES]
+    effects = [_quantile_effect(name, b.quantile(name), a.quantile(name), paired=paired) for name in COMPARED_QUANTILES]
     effects.append(_max_effect(b, a))
     if b.kind is None and _closed(b) and _closed(a):
         effects.append(_throughput_effect(b, a, paired=paired))

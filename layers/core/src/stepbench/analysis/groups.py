@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.across_trials import GroupResult, GroupWindow
-from stepbench.contracts.measure import HEADLINE_QUANTILES
+from stepbench.contracts.experiment import HEADLINE_QUANTILES
 from stepbench.stats.over_runs import mean_over_runs
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.contracts.measure import measure_of
+from stepbench.contracts.experiment import measure_of
 from stepbench.records.formats.narrow import NarrowTimes, none_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from stepbench import digits
 from stepbench.analysis.error_words import find_remedies, name_error
 from stepbench.analysis.windows import NS_PER_S
-from stepbench.contracts.measure import measure_of
+from stepbench.contracts.experiment import measure_of
 from stepbench.contracts.result import Caveat
 from stepbench.model.errors import WRONG_VALUE, most_frequent
 from stepbench.model.result import Outcome

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
-from stepbench.contracts.measure import QUANTILES
+from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.phase import LoadStep, PrecisionLook, PrecisionLooks, Window
 from stepbench.contracts.search import StoppedPhase
 from stepbench.digits import counted

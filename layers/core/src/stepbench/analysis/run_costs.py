@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.cost import PARTS, CostItem, PerDollar, RunCost
-from stepbench.contracts.measure import traits_of
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.measures import Estimate
 from stepbench.costs.actual import LATER, run_items
 from stepbench.costs.price_table import describe_prices

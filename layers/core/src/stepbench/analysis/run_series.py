@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.effects import QUANTILES, Runs
+from stepbench.analysis.effects import COMPARED_QUANTILES, Runs
 from stepbench.analysis.pairs import Group, find_groups
 from stepbench.analysis.slow_spells import UNDECIDED, may_be_caused, spells_of
 from stepbench.analysis.verdicts import common_kinds
@@ -132,7 +132,7 @@ def _values(group: Group) -> Iterator[SeriesValue]:
         known = [spells_of(trial, *place) for trial in group.trials if Group(group.name, (trial,)).windows(*place)]
         for kind in (None, *common_kinds(windows, windows)):
             runs = Runs(windows, kind)
-            for name in QUANTILES:
+            for name in COMPARED_QUANTILES:
                 estimates = [
                     CAUSED_BY_SPELLS if may_be_caused(spells, name, each) else each
                     for each, spells in zip(runs.quantile(name), known, strict=True)

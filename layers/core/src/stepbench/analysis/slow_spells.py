@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.slow_spells import SLOW
-from stepbench.contracts.threshold.words import QUANTILES, THROUGHPUT
+from stepbench.contracts.threshold.words import THRESHOLD_QUANTILES, THROUGHPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def may_be_caused(found: SlowSpells | None, quantile: str, estimate: Estimate) -
 
 def largest_certain(found: SlowSpells, statistic: str) -> Quantile | None:
     """Return the largest quantile below this one that spells cannot make; None where there is none."""
-    below = [each for each in QUANTILES if _PROBABILITIES[each] < _PROBABILITIES.get(statistic, 0)]
+    below = [each for each in THRESHOLD_QUANTILES if _PROBABILITIES[each] < _PROBABILITIES.get(statistic, 0)]
     return next((each for each in reversed(below) if not may_make(found, each)), None)
 
 

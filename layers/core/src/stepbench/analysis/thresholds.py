@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench import digits
 from stepbench.analysis.slow_spells import UNDECIDED, largest_certain, may_make, spells_of, without_spells
-from stepbench.contracts.measure import QUANTILES, traits_of
+from stepbench.contracts.experiment import QUANTILES, traits_of
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.threshold.result import ThresholdResult
 from stepbench.contracts.transfer.plan import TRANSFERS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
 from stepbench.analysis.comparability import STORE, shorten_path
-from stepbench.analysis.effects import OF_INTEREST, OF_INTEREST_WORDS, QUANTILES
+from stepbench.analysis.effects import COMPARED_QUANTILES, OF_INTEREST, OF_INTEREST_WORDS
 from stepbench.contracts.measures import FELL_BEHIND, Estimate
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def describe_effects(effects: Sequence[Effect], names: Names, cause: OtherCause 
         names: of the two sides.
         cause: what else may be why they differ.
     """
-    quantiles = [effect for effect in effects if effect.measure in QUANTILES]
+    quantiles = [effect for effect in effects if effect.measure in COMPARED_QUANTILES]
     found = [effect for effect in quantiles if effect.finding in _WORDS]
     shares = [(describe_share(each), _in_short(each)) for each in effects if _is_shown_share(each)]
     if found:
@@ -218,7 +218,7 @@ def find_other_cause(
     effects: Sequence[Effect], a: WindowResult, b: WindowResult, floor: Latency | None
 ) -> OtherCause | None:
     """Return what else than the load may be why b's latency is not a's, by the first quantile that shows it is not."""
-    shown = (each for each in effects if each.measure in QUANTILES and each.finding in {"lower", "higher"})
+    shown = (each for each in effects if each.measure in COMPARED_QUANTILES and each.finding in {"lower", "higher"})
     effect = next(shown, None)
     if effect is None or effect.ratio is None or effect.a.value is None or effect.b.value is None:
         return None

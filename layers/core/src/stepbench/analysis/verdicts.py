@@ -23,7 +23,7 @@ from stepbench.analysis.verdict_text import (
     find_other_cause,
     name_sides,
 )
-from stepbench.contracts.measure import traits_of
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.verdict import OVERLAP, Side, Verdict
 from stepbench.stats.over_runs import MIN_RUNS
 

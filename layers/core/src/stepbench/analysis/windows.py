@@ -19,7 +19,7 @@ from stepbench.analysis.latency import (
     service,
     to_event,
 )
-from stepbench.contracts.measure import measure_of
+from stepbench.contracts.experiment import measure_of
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.stats.estimates import Sample

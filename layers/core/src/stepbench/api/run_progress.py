@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.api import Progress
-from stepbench.contracts.measure import measure_of
+from stepbench.contracts.experiment import measure_of
 from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.planning import expand
 from stepbench.planning.wall_time import overheads_of

@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from stepbench.contracts.application import Application
 from stepbench.contracts.base import BrokenRule, Contract, Text, refuse, repeated_names
-from stepbench.contracts.measure import traits_of
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Until, Window
 from stepbench.contracts.published import Published
 from stepbench.contracts.rules import OWN_RULES, TRIAL_RULES

@@ -26,9 +26,10 @@ from stepbench.contracts.chart_data import (
 from stepbench.contracts.clock_check import ClockCheck
 from stepbench.contracts.cost import Cost, PerDollar, RunCost
 from stepbench.contracts.dataflow.chart_data import DataflowChartData
+from stepbench.contracts.dataflow.medium_answer import MediumAnswer
 from stepbench.contracts.dataflow.published import DagReplication
 from stepbench.contracts.dataflow.result import DataflowFindings
-from stepbench.contracts.measure import ExperimentName
+from stepbench.contracts.experiment import ExperimentName
 from stepbench.contracts.measures import (
     ChangePoint,
     Comparison,
@@ -37,7 +38,6 @@ from stepbench.contracts.measures import (
     Replication,
     WindowResult,
 )
-from stepbench.contracts.medium_answer import MediumAnswer
 from stepbench.contracts.search import FoundRate, StoppedPhase
 from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.threshold.result import ThresholdResult

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 
 from stepbench.contracts.base import BrokenRule, Contract, refuse
 from stepbench.contracts.dataflow.dag import Dag
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.identity import MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES
-from stepbench.contracts.measure import traits_of
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase
 from stepbench.contracts.published import Published
 from stepbench.contracts.target import Target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never, get_args
 
-from stepbench.contracts.measure import ExperimentName
+from stepbench.contracts.experiment import ExperimentName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.analysis.comparability import format_value, shorten_path
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.measure import traits_of
 from stepbench.contracts.plan import Plan, TrialSpec
 from stepbench.costs.assumptions import AWS
 from stepbench.errors import Problem, has_query, raise_problems, without_queries

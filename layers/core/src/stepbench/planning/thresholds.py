@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.contracts.measure import traits_of
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.remedies import alternatives, near_miss
 from stepbench.contracts.threshold.parser import ThresholdError, parse_threshold
 from stepbench.contracts.threshold.words import OF_TRIGGERS

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.chart_data import BoxStats
-    from stepbench.contracts.measure import ExperimentName
+    from stepbench.contracts.experiment import ExperimentName
     from stepbench.contracts.result import TrialResult
     from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns, Row, WindowRow
 
 BOXES_PER_FIGURE = 12
 ROW_PX = 46
-QUANTILES = ("p1", "p25", "p50", "p75", "p90", "p99")
-_BOX_COLUMNS = ("label", "caption", "n", *QUANTILES, *[f"{name}_words" for name in QUANTILES])
+BOX_QUANTILES = ("p1", "p25", "p50", "p75", "p90", "p99")
+_BOX_COLUMNS = ("label", "caption", "n", *BOX_QUANTILES, *[f"{name}_words" for name in BOX_QUANTILES])
 _ROOM = 1.12
 """How far beyond the quantiles the axis goes, as a factor: arrows of open ends need it."""
 BEYOND = "> drain limit"
@@ -66,13 +66,13 @@ def box_figures(results: Sequence[TrialResult]) -> tuple[BoxFigure, ...]:
 
 def box_quantiles(stats: BoxStats) -> tuple[tuple[str, float | None], ...]:
     """Return names and milliseconds, ascending; None in the missing mass."""
-    return tuple((name, getattr(stats, name)) for name in QUANTILES)
+    return tuple((name, getattr(stats, name)) for name in BOX_QUANTILES)
 
 
 def _figure(drawn: tuple[Box, ...]) -> BoxFigure:
     parts = [(box.row.label, *part) for box in drawn for part in _parts(box.stats)]
     tips = {box.row.label: _tip(box) for box in drawn}
-    names = ("label", "part", "from_ms", "to_ms", "n", *[f"{name}_words" for name in QUANTILES])
+    names = ("label", "part", "from_ms", "to_ms", "n", *[f"{name}_words" for name in BOX_QUANTILES])
     legend = legend_of([curve_of(box.row) for box in drawn])
     visible = [value for box in drawn for _, value in box_quantiles(box.stats) if value is not None and value > 0]
     return BoxFigure(

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from stepbench import digits
 from stepbench.analysis.comparability import STORE, format_value, is_clients, shorten_path
 from stepbench.analysis.pairs import WRITTEN_OUT
-from stepbench.contracts.measure import traits_of
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.trial import Record
 from stepbench.contracts.workload import RecordShape
 

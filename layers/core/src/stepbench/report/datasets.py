@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from stepbench import digits
-from stepbench.contracts.measure import HEADLINE_QUANTILES, QUANTILES
+from stepbench.contracts.experiment import HEADLINE_QUANTILES, QUANTILES
 from stepbench.report.curves import curve_of, legend_of, series_of
 from stepbench.report.labels import columns, drawn_windows, short
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from stepbench.contracts.chart_data import EcdfCurve, SeriesPoint
-    from stepbench.contracts.measure import ExperimentName
+    from stepbench.contracts.experiment import ExperimentName
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialResult
     from stepbench.report.curves import Legend

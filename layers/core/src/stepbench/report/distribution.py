@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.contracts.measure import measure_of
+from stepbench.contracts.experiment import measure_of
 from stepbench.report import document as doc
 from stepbench.report import numbers
-from stepbench.report.boxes import BEYOND, QUANTILES, ROW_PX, box_figures, box_quantiles
+from stepbench.report.boxes import BEYOND, BOX_QUANTILES, ROW_PX, box_figures, box_quantiles
 from stepbench.report.changes import describe_modality
 from stepbench.report.datasets import ecdf_figures
 from stepbench.report.figures import Drawing
@@ -67,7 +67,7 @@ def _boxes(figures: Sequence[BoxFigure]) -> Iterator[doc.Node]:
     if not figures:
         return
     yield doc.Fold("The same as boxes", tuple(_box_figure(place, figure) for place, figure in enumerate(figures)))
-    columns = doc.columns("Window", "n", *QUANTILES)
+    columns = doc.columns("Window", "n", *BOX_QUANTILES)
     rows = (_box_row(box) for figure in figures for box in figure.drawn)
     table = doc.Table(
         "boxes", "Quantiles of latency that the boxes are drawn from.", columns, doc.body(rows), "reference"

@@ -9,14 +9,14 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.measure import measure_of, traits_of
+from stepbench.contracts.experiment import measure_of, traits_of
 from stepbench.errors import find_control, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from importlib.resources.abc import Traversable
 
-    from stepbench.contracts.measure import ExperimentName
+    from stepbench.contracts.experiment import ExperimentName
     from stepbench.report.labels import Columns
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
 from stepbench.analysis.comparability import format_value, shorten_path
-from stepbench.contracts.measure import measure_of
+from stepbench.contracts.experiment import measure_of
 from stepbench.contracts.measures import Estimate
 from stepbench.report import document as doc
 from stepbench.report import numbers

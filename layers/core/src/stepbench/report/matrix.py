@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stepbench import digits
 from stepbench.analysis.comparability import STORE, format_value, shorten_path
-from stepbench.contracts.measure import measure_of
+from stepbench.contracts.experiment import measure_of
 from stepbench.report import document as doc
 from stepbench.report.boxes import BEYOND
 from stepbench.report.figures import Drawing
@@ -19,7 +19,7 @@ from stepbench.report.labels import columns, short
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stepbench.contracts.measure import ExperimentName
+    from stepbench.contracts.experiment import ExperimentName
     from stepbench.contracts.result import TrialSummary
     from stepbench.report.groups import TrialGroup
     from stepbench.report.labels import Columns, Row

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.measure import TRIGGER_LATENCY, measure_of, traits_of
+from stepbench.contracts.experiment import TRIGGER_LATENCY, measure_of, traits_of
 from stepbench.report.labels import trial_labels, window_rows
 from stepbench.report.words import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepbench.contracts.experiment import ExperimentName, LatencyDefinition
     from stepbench.contracts.manifest import Manifest
-    from stepbench.contracts.measure import ExperimentName, LatencyDefinition
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
     from stepbench.report.labels import WindowRow
 

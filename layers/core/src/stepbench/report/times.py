@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.contracts.measure import QUANTILES
+from stepbench.contracts.experiment import QUANTILES
 from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.datasets import time_figure
@@ -14,7 +14,7 @@ from stepbench.report.figures import Drawing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.measure import ExperimentName
+    from stepbench.contracts.experiment import ExperimentName
     from stepbench.contracts.measures import Latency, WindowResult
     from stepbench.report.datasets import TimeFigure
     from stepbench.report.labels import WindowRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
-from stepbench.contracts.measure import HEADLINE_QUANTILES
+from stepbench.contracts.experiment import HEADLINE_QUANTILES
 from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.labels import trial_labels, window_rows
@@ -14,7 +14,7 @@ from stepbench.report.words import format_caveat_kind, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from stepbench.contracts.measure import ExperimentName
+    from stepbench.contracts.experiment import ExperimentName
     from stepbench.contracts.result import Caveat, RunSummary, TrialSummary
     from stepbench.report.labels import WindowRow
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepbench.contracts.experiment import measure_of, traits_of
 from stepbench.contracts.identity import EventId
-from stepbench.contracts.measure import measure_of, traits_of
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import ValidationError
 
-from stepbench.contracts.measure import traits_of
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.served import Served
 from stepbench.contracts.target import DynamoDbTarget, S3Target

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stepbench.clock import AnchoredClock, Clock
 from stepbench.clock_offset import measure_offset
-from stepbench.contracts.measure import traits_of
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.drivers.protocol import Warmable
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError

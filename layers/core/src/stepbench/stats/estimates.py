@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.contracts.measure import QUANTILES
+from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.measures import Estimate, Latency
 from stepbench.contracts.published import QUANTILE_METRICS, TABLE_METRICS
 from stepbench.errors import InsufficientSampleError

@@ -21,7 +21,7 @@ from tests.samples.results import changed, sample_manifest, sample_results, samp
 
 from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.dataflow.result import DataflowFindings, ObjectAccounting
-from stepbench.contracts.measure import EXECUTION_LATENCY
+from stepbench.contracts.experiment import EXECUTION_LATENCY
 from stepbench.experiments.dataflow.analysis.answers import describe_objects as describe_trial_objects
 from stepbench.experiments.dataflow.report.view import dataflow_view
 from stepbench.experiments.dataflow.report.words import describe_all_objects, describe_objects, result_rows

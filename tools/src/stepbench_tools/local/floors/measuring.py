@@ -16,8 +16,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.identity import CANARY_PHASE, EventId, trial_tag
-from stepbench.contracts.measure import traits_of
 from stepbench.errors import LocalEnvironmentError
 from stepbench.load.process import gc_paused
 from stepbench.planning import expanded

@@ -15,7 +15,7 @@ import numpy as np
 from stepbench.analysis.caveats.findings import STOPPED_REMEDY
 from stepbench.analysis.latency import NS_PER_MS
 from stepbench.analysis.windows import NS_PER_S
-from stepbench.contracts.measure import HEADLINE_QUANTILES
+from stepbench.contracts.experiment import HEADLINE_QUANTILES
 from stepbench.contracts.result import Caveat
 from stepbench.digits import MOST_TIMES_LONGER, brief, count, counted, latency, listed, longer, rate
 from stepbench.stats.over_runs import dependence_in

@@ -25,8 +25,8 @@ from stepbench.contracts.threshold.words import (
     GREEK_US,
     KINDS,
     OF_KINDS,
-    QUANTILES,
     STATISTICS,
+    THRESHOLD_QUANTILES,
     TIMES,
     UNITS,
     Threshold,
@@ -70,7 +70,7 @@ def parse_threshold(text: str) -> Threshold:
     comparison = reader.read_comparison(statistic)
     number, unit = reader.read_limit(statistic)
     clauses = reader.read_clauses("after its end", clauses)
-    reader.check_kind(time if statistic in QUANTILES else statistic, clauses)
+    reader.check_kind(time if statistic in THRESHOLD_QUANTILES else statistic, clauses)
     if reader.broken:
         raise ThresholdError(reader.broken)
     quantity, size = UNITS[unit]
@@ -102,7 +102,7 @@ class _Reader:
             return "", ""
         timed = len(found) > 1 and nearest(found[0], (*STATISTICS, *TIMES)) in TIMES
         time = self._choose(found.pop(0), TIMES, "no time of an event") if timed else TIMES[0]
-        statistic = self._choose(found.pop(0), QUANTILES if timed else STATISTICS, "no measure")
+        statistic = self._choose(found.pop(0), THRESHOLD_QUANTILES if timed else STATISTICS, "no measure")
         self._refuse_stray(found, "after the measure")
         return time, statistic
 

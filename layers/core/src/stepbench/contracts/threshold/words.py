@@ -22,10 +22,10 @@ Comparison = Literal["<", "<=", ">", ">=", "=="]
 Quantity = Literal["ms", "share", "events", "per_s"]
 
 TIMES: tuple[Time, ...] = get_args(Time)
-QUANTILES: tuple[Quantile, ...] = get_args(Quantile)
+THRESHOLD_QUANTILES: tuple[Quantile, ...] = get_args(Quantile)
 COUNTED: tuple[Counted, ...] = get_args(Counted)
 THROUGHPUT: Literal["throughput"] = "throughput"
-STATISTICS = (*QUANTILES, *COUNTED, THROUGHPUT)
+STATISTICS = (*THRESHOLD_QUANTILES, *COUNTED, THROUGHPUT)
 COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
 KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
 OF_TRIGGERS = frozenset({"after_ack", "write_response", "lost", "duplicates"})
@@ -81,7 +81,7 @@ class Threshold(Contract):
     @property
     def measure(self) -> str:
         """Return the word that says what is measured: a time's, or the count's own."""
-        return self.time if self.statistic in QUANTILES else self.statistic
+        return self.time if self.statistic in THRESHOLD_QUANTILES else self.statistic
 
     def holds(self, value: float) -> bool:
         """Return whether a value keeps to it."""

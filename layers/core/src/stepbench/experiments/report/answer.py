@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from stepbench import digits
-from stepbench.contracts.measure import ExperimentName
+from stepbench.contracts.experiment import ExperimentName
 from stepbench.experiments.registry import experiment_of
 from stepbench.experiments.report.headline import describe_window, headline_tables
 from stepbench.report import document as doc

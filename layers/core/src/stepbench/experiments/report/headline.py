@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.contracts.measure import EXECUTION_LATENCY
+from stepbench.contracts.experiment import EXECUTION_LATENCY
 from stepbench.experiments.dataflow.report.words import describe_objects, first_media
 from stepbench.experiments.operations.report.words import format_throughput
 from stepbench.experiments.registry import experiment_of, experiments

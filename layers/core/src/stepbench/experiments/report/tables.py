@@ -6,7 +6,7 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.measure import QUANTILES
+from stepbench.contracts.experiment import QUANTILES
 from stepbench.errors import BLANKS, printable
 from stepbench.experiments.dataflow.report.numbers import dag_numbers
 from stepbench.report.labels import trial_labels, window_rows

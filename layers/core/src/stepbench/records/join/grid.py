@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.measure import measure_of
+from stepbench.contracts.experiment import measure_of
 from stepbench.records.formats.t4 import pack
 from stepbench.records.formats.t4_items import unpack
 from stepbench.workload.arrivals import phase_offsets_ns, slice_counts, slice_cuts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.measure import traits_of
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.records.formats.deliveries import T3_RESOLUTION_NS, UNKNOWN_STORE
 from stepbench.records.join.grid import build_grid

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.dataflow.dag import Dag
+    from stepbench.contracts.dataflow.medium_answer import MediumAnswer
     from stepbench.contracts.dataflow.published import DagReplication
     from stepbench.contracts.dataflow.result import (
         CriticalTask,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         PathPart,
     )
     from stepbench.contracts.measures import Estimate
-    from stepbench.contracts.medium_answer import MediumAnswer
     from stepbench.contracts.tuned import TuningDecision, TuningStep
     from stepbench.contracts.tuning import CassandraConfiguration
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.contracts.measure import QUANTILES
+from stepbench.contracts.experiment import QUANTILES
 from stepbench.experiments.operations.report import words
 from stepbench.experiments.operations.report.percentiles import (
     format_percentile,
