@@ -220,6 +220,14 @@ def test_only_the_registry_asks_which_experiment_a_trial_is_of() -> None:
     assert (found, templates) == (set(), [])
 
 
+def test_the_charts_sources_need_no_library_but_their_own() -> None:
+    """They are run when the layer is built, beside Altair alone, on a machine that has nothing of ours installed."""
+    names = {imported for module, imports in _modules() if module.startswith("charts/") for imported in imports}
+    own = {name for name in names if _floor(name) and not name.startswith("charts/")}
+    assert {name.rpartition("/")[0] for name in own} == {"report/chart_sizes"}
+    assert list(_imports(ast.parse((PACKAGE / "report/chart_sizes.py").read_text()))) == []
+
+
 def test_nothing_is_called_utils() -> None:
     """A name that says nothing collects everything."""
     banned = {"utils", "util", "helpers", "common", "misc"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from stepbench.report.boxes import BOX_QUANTILES, ROW_PX
-from stepbench.report.shares import ROW_PX as SHARE_ROW_PX
+from stepbench.report.chart_sizes import BOX_QUANTILES, BOX_ROW_PX, SHARE_ROW_PX
 from stepbench_charts.parts import (
     FORMULA,
     LABELS,
@@ -48,7 +47,7 @@ def box_plot() -> alt.LayerChart | alt.FacetChart:
     marks = [_tick("p1", 8), _tick("p99", 8), _tick("p90", _BOX_PX / 2), _tick("p50", _BOX_PX + 4, 3.5)]
     params = [alt.param(name="labels", value=[]), alt.param(name="low", value=0.1), alt.param(name="top", value=1)]
     return alt.layer(whole[0].add_params(*params, zoom()), *whole[1:], *_open(), *marks, _names(), _rows()).properties(
-        width="container", height=ROW_PX
+        width="container", height=BOX_ROW_PX
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from stepbench.report.matrix import ROW_PX
+from stepbench.report.chart_sizes import MATRIX_ROW_PX
 from stepbench_charts.parts import (
     DASHES,
     FORMULA,
@@ -154,7 +154,7 @@ def heat_map() -> alt.LayerChart | alt.FacetChart:
     )
     cells = named("cells").mark_rect(color=SHADE).encode(x=x, y=y, tooltip=tooltip)
     touched = touch(cells, "column", "row", shown=0.4, nearest=False)
-    return framed(alt.layer(tiles, touched, *written, none), ROW_PX, labels=[], rows=[], low=0.1, top=1)
+    return framed(alt.layer(tiles, touched, *written, none), MATRIX_ROW_PX, labels=[], rows=[], low=0.1, top=1)
 
 
 def _axis() -> alt.Axis:

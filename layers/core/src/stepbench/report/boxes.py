@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.report.chart_sizes import BOX_QUANTILES
 from stepbench.report.curves import curve_of, legend_of
 from stepbench.report.datasets import by_series
 from stepbench.report.labels import columns, drawn_windows, short
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from stepbench.report.labels import Columns, Row, WindowRow
 
 BOXES_PER_FIGURE = 12
-ROW_PX = 46
-BOX_QUANTILES = ("p1", "p25", "p50", "p75", "p90", "p99")
 _BOX_COLUMNS = ("label", "caption", "n", *BOX_QUANTILES, *[f"{name}_words" for name in BOX_QUANTILES])
 _ROOM = 1.12
 """How far beyond the quantiles the axis goes, as a factor: arrows of open ends need it."""

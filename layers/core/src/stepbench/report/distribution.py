@@ -8,8 +8,9 @@ from stepbench import digits
 from stepbench.contracts.experiment import measure_of
 from stepbench.report import document as doc
 from stepbench.report import numbers
-from stepbench.report.boxes import BEYOND, BOX_QUANTILES, ROW_PX, box_figures, box_quantiles
+from stepbench.report.boxes import BEYOND, box_figures, box_quantiles
 from stepbench.report.changes import describe_modality
+from stepbench.report.chart_sizes import BOX_QUANTILES, BOX_ROW_PX
 from stepbench.report.datasets import ecdf_figures
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import window_label
@@ -79,7 +80,7 @@ def _box_figure(place: int, figure: BoxFigure) -> doc.Figure:
     measure, labels = measure_of(figure.experiment), figure.labels
     axis = {"labels": labels, "low": figure.low_ms, "top": figure.top_ms}
     data = {"boxes": figure.boxes, "parts": figure.parts}
-    drawing = Drawing(f"boxes-{place}", "boxes", data, axis, ROW_PX * len(labels), figure.experiment)
+    drawing = Drawing(f"boxes-{place}", "boxes", data, axis, BOX_ROW_PX * len(labels), figure.experiment)
     caption = (
         f"{measure.title} as boxes: from p25 to p75, the thick line the median, whiskers to p1 and p99, the small tick "
         f"p90. Dashed, with an arrow: open, since the end lies beyond what can be drawn.{figure.legend.common_words}"

@@ -12,6 +12,7 @@ from stepbench.analysis.comparability import STORE, format_value, shorten_path
 from stepbench.contracts.experiment import measure_of
 from stepbench.report import document as doc
 from stepbench.report.boxes import BEYOND
+from stepbench.report.chart_sizes import MATRIX_ROW_PX
 from stepbench.report.figures import Drawing
 from stepbench.report.groups import groups_nodes
 from stepbench.report.labels import columns, short
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from stepbench.report.labels import Columns, Row
 
 MAX_FIGURES = 12
-ROW_PX = 40
 _MIDDLE = 0.5
 """The colour scale's middle: darker tiles are written on in white."""
 
@@ -160,7 +160,7 @@ def _heat_map(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
     data = {"cells": columns(("column", "row", "p50_ms", "words", "runs", "ink"), rows)}
     labels, lines = _values(part.groups, across), _values(part.groups, down)
     params = {"labels": labels, "rows": lines, "low": ends[0], "top": ends[1]}
-    height = ROW_PX * len(lines)
+    height = MATRIX_ROW_PX * len(lines)
     names = [shorten_path(path, part.paths) for path in part.axes]
     experiment = part.groups[0].trial.experiment
     return MatrixFigure("heat-map", part.title, names[0], names[1], data, params, _emulated(part), height, experiment)

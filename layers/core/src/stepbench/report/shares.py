@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.report import document as doc
 from stepbench.report import numbers
+from stepbench.report.chart_sizes import SHARE_ROW_PX
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from stepbench.report.labels import Columns
 
 ROWS_PER_FIGURE = 16
-ROW_PX = 38
 _COLUMNS = ("row", "caption", "share", "low", "high", "words", "trigger", "compute")
 
 
@@ -143,7 +143,7 @@ def _cells(row: ShareRow) -> doc.Row:
 
 def _drawn(place: int, figure: ShareFigure) -> doc.Figure:
     params = {"labels": figure.labels, "top": figure.top}
-    drawing = Drawing(f"shares-{place}", "shares", {"shares": figure.bars}, params, ROW_PX * len(figure.labels))
+    drawing = Drawing(f"shares-{place}", "shares", {"shares": figure.bars}, params, SHARE_ROW_PX * len(figure.labels))
     caption = (
         "Trigger latency over execution time, that is over trigger latency and the functions' own durations, with "
         f"every trigger at its median in its trial's first measured window; the thick line is the {doc.NINETY_FIVE} "
