@@ -14,6 +14,19 @@ ROOT = Path(__file__).parents[2]
 FOLDER = 'größe it\'s 10 "x"'
 
 
+def test_products_are_not_tracked() -> None:
+    """A checkout may give a product and its sources times by which make takes it for current, and would deploy it."""
+    ignored = subprocess.run(
+        ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert ignored.stdout == ""
+
+
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """Return a folder that a clone may lie in, with the Makefile and what the rules under test read."""

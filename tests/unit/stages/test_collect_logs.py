@@ -178,6 +178,15 @@ def test_receivers_that_left_no_line_yet_are_read_again(logs: Logs) -> None:
     assert logs.collection.seen == 2
 
 
+def test_a_token_of_another_version_begins_anew(logs: Logs) -> None:
+    """A stack may be updated while a trial's logs are read: its measurement would end as failed."""
+    logs.received("a")
+    before = '{"function":1,"from_ms":1,"to_ms":2,"every":1,"deadline_ns":3,"log_t4":"none","receiver":"ReceiveEvents"}'
+    logs.page("ReceiveEvents", "a")
+    logs.finish(before)
+    assert logs.collection == LogCollection(every=1, expected=1, seen=1, calls=1)
+
+
 def test_late_lines_are_given_up_after_five_minutes(logs: Logs) -> None:
     """The report then says that logs are missing."""
     logs.received("a", "b")

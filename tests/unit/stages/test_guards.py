@@ -228,6 +228,12 @@ def test_a_team_s_month_is_spent_by_what_runs_may_cost_until_their_cost_is_known
     validate_plan(first.model_copy(update={"run_id": "three"}), memory.services)
 
 
+def test_operations_need_sandboxes_for_their_writers_alone() -> None:
+    """Nothing arrives, whatever trigger their store has."""
+    mix: JSON = {"experiment": "operations", "workload": {"mix": {"read": 1}, "records": 10}}
+    assert needed(small_plan("dynamodb", **mix)) == (1, 0)
+
+
 def test_all_teams_together_have_a_budget_too() -> None:
     """Its parameter is named, since a team's own would be no remedy."""
     memory = MemoryServices(emulator="an emulator", account_budget_usd=1e-9)

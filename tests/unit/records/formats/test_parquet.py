@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -64,6 +65,19 @@ def test_columns_have_their_encodings(tmp_path: Path) -> None:
     assert "DELTA_BINARY_PACKED" in found["at_ns"]
     assert "RLE_DICTIONARY" in found["code"]
     assert "DELTA_BINARY_PACKED" in found["marks_ns.list.element"]
+
+
+def test_a_group_of_several_parts_has_one_dictionary(tmp_path: Path) -> None:
+    """Parts have dictionaries of their own; in a group of two the later one would be written without any."""
+    rows = [{"at_ns": 0, "code": code, "marks_ns": []} for code in "aabb"]
+    sizes = []
+    for parts in ([rows], [rows[:2], rows[2:]]):
+        with FileWriter(tmp_path / "file.parquet", FILE, {"run_id": "r"}) as writer:
+            for part in parts:
+                writer.add(pa.Table.from_pylist(part, FILE.arrow()))
+        group = pq.ParquetFile(tmp_path / "file.parquet").metadata.row_group(0)
+        sizes.append((group.num_rows, group.column(1).total_uncompressed_size))
+    assert sizes[0] == sizes[1]
 
 
 def test_a_file_carries_its_texts_and_only_what_may_be_null_is_nullable(tmp_path: Path) -> None:

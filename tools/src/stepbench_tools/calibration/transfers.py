@@ -8,8 +8,8 @@ transfer.
 **Stalls** are compared transfer by transfer. The machine itself can stand still, and the bucket with it: what it has
 on record as half a stall or more, without its being planted, may be found, and need not be.
 
-**Findings** are those of `analysis.transfers`, over rows that are dated by their simulated moments. Each is set beside
-the same figure from the bucket's own times.
+**Findings** are those of `experiments.transfer.analysis`, over rows that are dated by their simulated moments. Each is
+set beside the same figure from the bucket's own times.
 """
 
 from __future__ import annotations

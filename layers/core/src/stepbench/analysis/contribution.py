@@ -35,7 +35,8 @@ class Contribution(NamedTuple):
     One experiment's part of a trial's result.
 
     failure: of a trial that passed all its states. failed: how many events did not arrive since what they started has
-    failed, which has a caveat of its own. graver, milder: caveats that come before lost events, and after cold starts.
+    failed, which has a caveat of its own. graver, unrecorded, milder: caveats that come before lost events, after
+    unrecorded ones, and after cold starts.
     """
 
     dataflow: DataflowFindings | None = None
@@ -43,6 +44,7 @@ class Contribution(NamedTuple):
     failure: Failure | None = None
     failed: int = 0
     graver: tuple[Caveat, ...] = ()
+    unrecorded: tuple[Caveat, ...] = ()
     milder: tuple[Caveat, ...] = ()
     use: OwnUsage = OwnUsage()
 

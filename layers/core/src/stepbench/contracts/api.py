@@ -68,7 +68,9 @@ class WaitedFor(Contract):
 class QueuePlace(Contract):
     """Who a waiting run waits for. A run of another team has no id here."""
 
-    position: int = Field(ge=1, description="1 and the runs ahead that wait, too; who runs on its targets is in `waits_for`.")
+    position: int = Field(
+        ge=1, description="1 and the runs ahead that wait, too; who runs on its targets is in `waits_for`."
+    )
     waits_for: tuple[WaitedFor, ...]
     waiting_since: AwareDatetime
     expected_start: AwareDatetime

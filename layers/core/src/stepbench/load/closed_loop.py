@@ -5,7 +5,7 @@ So t0 is the last answer's t2 plus the pause, and t1 - t0 is what the generator 
 (chosen, encoded, signed) while the last one's answer is awaited. After a refusal, or without an answer, a client
 pauses longer, and the more so the more often in a row: a store that refuses at once would be hammered. What a client
 offers, its pauses, timer and clock are arguments. A store that stalls is offered less, and the series hides what others
-would have waited: `analysis.caveats.omission` says how much.
+would have waited: `analysis.caveats.windows` says how much.
 
 Source:
     Schroeder, Wierman & Harchol-Balter (2006), Open versus closed: a cautionary tale, NSDI '06.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _OK = Outcome.OK
 BACK_OFF_NS, LONGEST_BACK_OFF_NS = 10_000_000, 1_000_000_000
 _MOST_DOUBLINGS = 7
-"""So many doublings exceed the longest histogram."""
+"""So many doublings exceed `LONGEST_BACK_OFF_NS`."""
 
 
 class Offer(NamedTuple):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow.dag import Dag, Stage
     from stepbench.planning.expansion import Expanded
 
-_REMEDY = "Name one that there is, or add a module with it to dataflow/applications."
+_REMEDY = "Name one that there is, or add a module with it to experiments/dataflow/tasks/applications."
 
 
 class _Named(NamedTuple):

@@ -105,7 +105,7 @@ def _bundled() -> str:
 @lru_cache(maxsize=1)
 def specifications() -> dict[str, Any]:
     """
-    Return the figures' Vega-Lite specifications by name, as `report/charts` wrote them.
+    Return the figures' Vega-Lite specifications by name, as `layers/core/charts` wrote them.
 
     Raises:
         FileNotFoundError: the product is not made; it is in no checkout, but in every layer.

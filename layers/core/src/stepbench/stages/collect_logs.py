@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
+from pydantic import ValidationError
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.phase import PhaseSchedule
@@ -131,14 +132,16 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
         RecordsUnavailableError: the logs, the table or the bucket do not answer.
     """
     began_ns = services.clock.now_ns()
-    cursor = _Cursor.model_validate_json(task.token) if task.token else _begin(task.ref, services, began_ns)
+    plan = services.trial(task.ref).plan
+    logs = experiment_of(plan.experiment).staging.logs(plan)
+    cursor = _resume(task.token) or _begin(task.ref, logs, services, began_ns)
     cursor = cursor.model_copy(update={"calls": cursor.calls + 1})
     while not cursor.done:
-        following = _read_page(task.ref, cursor, services)
+        following = _read_page(task.ref, cursor, logs, services)
         if following is None or services.clock.now_ns() - began_ns > BUDGET_NS:
             return CollectLogsOutput(done=False, token=(following or cursor).model_dump_json())
         cursor = following
-    collection = _compare(task.ref, cursor, services)
+    collection = _compare(task.ref, cursor, logs, services)
     waiting = cursor.every == 1 and collection.seen < collection.expected
     if (waiting or collection.t4_seen < collection.t4_expected) and services.clock.now_ns() < cursor.deadline_ns:
         return CollectLogsOutput(done=False, token=cursor.at_function(0).model_dump_json())
@@ -147,9 +150,16 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
     return CollectLogsOutput(done=True, token="")
 
 
-def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
+def _resume(token: str) -> _Cursor | None:
+    """Return where to read on; None without a token, and of one of another version's: an update begins anew."""
+    try:
+        return _Cursor.model_validate_json(token) if token else None
+    except ValidationError:
+        return None
+
+
+def _begin(ref: TrialRef, logs: Logs, services: Services, now_ns: int) -> _Cursor:
     prefix = services.settings.function_prefix
-    logs = _logs(ref, services)
     receiver = logs.functions[0]
     expected = len(logs.recorded(ref, services.runs, services.table)[0])
     return _Cursor(
@@ -161,11 +171,6 @@ def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
         receiver=receiver,
         functions=logs.functions,
     )
-
-
-def _logs(ref: TrialRef, services: Services) -> Logs:
-    plan = services.trial(ref).plan
-    return experiment_of(plan.experiment).staging.logs(plan)
 
 
 def _function_group(function: str, prefix: str) -> str:
@@ -188,9 +193,9 @@ def _trial_start_ms(ref: TrialRef, services: Services, now_ns: int) -> int:
     return (schedule.start_at_ns if schedule else now_ns) // 1_000_000 - _UNKNOWN_START_MS
 
 
-def _read_page(ref: TrialRef, cursor: _Cursor, services: Services) -> _Cursor | None:
+def _read_page(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -> _Cursor | None:
     """Store one page; the cursor of the next, or None where CloudWatch asks for patience."""
-    answer = _request_page(ref, cursor, services)
+    answer = _request_page(ref, cursor, logs, services)
     if answer is None:
         return None
     events, place = answer.get("events", ()), f"{cursor.slice:06d}-{cursor.page:04d}.json"
@@ -205,10 +210,10 @@ def _read_page(ref: TrialRef, cursor: _Cursor, services: Services) -> _Cursor | 
     return cursor.after(answer)
 
 
-def _request_page(ref: TrialRef, cursor: _Cursor, services: Services) -> dict[str, Any] | None:
+def _request_page(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -> dict[str, Any] | None:
     from_ms, to_ms = cursor.span_ms()
     group = cursor.group(services.settings.function_prefix)
-    pattern = _logs(ref, services).pattern(ref.tag) if cursor.reads_lines else PATTERN
+    pattern = logs.pattern(ref.tag) if cursor.reads_lines else PATTERN
     more = {"nextToken": cursor.next} if cursor.next else {}
     try:
         answer: dict[str, Any] = services.aws("logs").filter_log_events(
@@ -225,8 +230,7 @@ def _request_page(ref: TrialRef, cursor: _Cursor, services: Services) -> dict[st
     return answer
 
 
-def _compare(ref: TrialRef, cursor: _Cursor, services: Services) -> LogCollection:
-    logs = _logs(ref, services)
+def _compare(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -> LogCollection:
     expected, wanted = logs.recorded(ref, services.runs, services.table)
     seen: set[str] = set()
     for key in services.runs.keys(layout.trial_key(ref, f"logs/{cursor.receiver}/")):

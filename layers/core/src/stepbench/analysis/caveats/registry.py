@@ -24,6 +24,10 @@ def _find_graver(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     yield from findings.own.graver
 
 
+def _find_unrecorded(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    yield from findings.own.unrecorded
+
+
 def _find_milder(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     yield from findings.own.milder
 
@@ -37,6 +41,7 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterator[Caveat]], ...] = (
     accounting.find_lost_events,
     accounting.find_leaked_events,
     accounting.find_unrecorded_events,
+    _find_unrecorded,
     find_outcome_caveats,
     deliveries.find_watch_gaps,
     accounting.find_shortened_phases,

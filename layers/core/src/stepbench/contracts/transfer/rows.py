@@ -29,7 +29,7 @@ class FileRead(Contract):
     source: Source
     path: str = Field(description="S3: the object's key; EFS: the path below the mount.")
     file_bytes: int = Field(ge=1)
-    digest: str = Field(description="Hexadecimal; see `transfer.digest`: an XXH3 of the XXH3s of its MiBs.")
+    digest: str = Field(description="Hexadecimal; see `digest.py` of the program: an XXH3 of the XXH3s of its MiBs.")
 
 
 class TransferItem(Contract):

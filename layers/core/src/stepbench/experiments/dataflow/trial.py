@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.analysis.contribution import Contribution, OwnAnalysis, OwnUsage
 from stepbench.analysis.evidence import gather
+from stepbench.analysis.precision import shorten_plan
 from stepbench.analysis.trial import NOTHING_MEASURED, trial_result
 from stepbench.contracts.result import Failure
 from stepbench.experiments.dataflow import caveats
@@ -57,15 +58,15 @@ class DataflowAnalysis(OwnAnalysis):
                 chain(
                     caveats.find_failed_executions(findings),
                     caveats.missing_objects(findings.objects),
-                    caveats.find_unread_rows(findings, self.records),
                 )
             ),
+            unrecorded=tuple(caveats.find_unread_rows(findings, self.records)),
             milder=tuple(chain(caveats.find_retried_tasks(findings), caveats.find_cold_tasks(findings))),
             use=OwnUsage(
                 sum(_transitions(plan, self.records)),
                 self.records.write_units,
                 self.records.invocations(plan.dags),
-                dag_requests(plan),
+                dag_requests(shorten_plan(plan, evidence)),
             ),
         )
 

@@ -139,7 +139,7 @@ class FileWriter:
 
     def add(self, table: pa.Table) -> None:
         """Add a table of the file's columns."""
-        waiting = pa.concat_tables([self._table, table])
+        waiting = pa.concat_tables([self._table, table]).unify_dictionaries()  # else a group of two has none
         while waiting.num_rows >= self._limit:
             self._write(waiting.slice(0, self._limit))
             waiting = waiting.slice(self._limit)

@@ -3,7 +3,7 @@ Reads as their processes print them into their log: the second source, which dep
 
 One JSON line a read, printed as soon as it has ended:
 
-    stepbench.experiments.transfer.program   the trial's tag
+    stepbench.transfer   the trial's tag
     row                  the row as `TransferRow` dumps it, but without `mib_ns`
 """
 
