@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.contracts.experiment import EXECUTION_LATENCY
 from stepbench.experiments.dataflow.report import tables, words
 from stepbench.experiments.dataflow.report.view import dataflow_view
 from stepbench.report import document as doc
@@ -69,6 +70,10 @@ def brief(summary: RunSummary) -> Iterator[doc.Node]:
     trials = [(trial, label) for trial, label, _ in trials_of(summary, "dataflow") if trial.dataflow]
     if not trials:
         return
+    yield doc.Sentence(
+        f"Quantiles above are of {EXECUTION_LATENCY.name}, {EXECUTION_LATENCY.formula}; those of a DAG's stores below "
+        f"are of end-to-end time, t4 {digits.MINUS} t0, which counts what a late start has cost, too."
+    )
     objects = (
         doc.Sentence(
             f"{label}{' (emulated)' if trial.emulated else ''}: {words.describe_objects(trial.dataflow.objects)}."
