@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from tests.samples.services import MemoryServices, stored_trial
 
 from stepbench.contracts.experiment import ExperimentName, traits_of
 from stepbench.contracts.tasks import AnalyseTrialInput, ExportRecordsInput, ExportRecordsOutput
-from stepbench.experiments.protocol import Experiment, Logs, Sandboxes
+from stepbench.experiments.protocol import Experiment, Logs, Proof, Sandboxes
 from stepbench.experiments.registry import experiment_of
 from stepbench.experiments.trigger import experiment as trigger
 from stepbench.records.storage import layout
@@ -50,7 +50,7 @@ def test_a_part_loads_nothing_that_another_needs(name: str) -> None:
 class ToyParts:
     """The parts of an experiment that measures nothing, and says so."""
 
-    PROOF: Literal["arrivals", "answers", "files"] = "answers"
+    PROOF: Proof = "answers"
 
     def estimate(self, trial: AnyTrial, assumed: Any, region: str, *, at_most: bool) -> Any:  # noqa: ANN401
         """Cost what a trigger costs."""

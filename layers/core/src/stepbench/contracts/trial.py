@@ -181,6 +181,11 @@ class TrialFields(Contract):
         """Return how many writers run at once in the phase that has the most."""
         return max(map(self.concurrency, range(len(self.phases))))
 
+    @property
+    def writer_sandboxes(self) -> int:
+        """Return how many sandboxes of Lambda writers need at once; none where a load host runs them."""
+        return 0 if self.load_from == "host" else self.most_concurrent
+
     def dag_of(self, phase: Phase) -> Dag:
         """Return the DAG whose executions a phase of `dataflow` starts: the one it names, or the only one."""
         return next(dag for dag in self.dags if phase.dag in {None, dag.name})

@@ -108,11 +108,14 @@ class Logs(NamedTuple):
     recorded: Callable[[TrialRef, RunStore, TrialTable], tuple[set[str], set[str]]]
 
 
+Proof = Literal["arrivals", "answers", "files"]
+"""What shows that a target is ready: canaries that arrive, a probe that is answered, files that are there."""
+
+
 class Staging(Protocol):
     """What stages do where experiments differ."""
 
-    PROOF: Literal["arrivals", "answers", "files"]
-    """What shows that the target is ready: canaries that arrive, a probe that is answered, files that are there."""
+    PROOF: Proof
 
     def describe_unproven(self, spec: TrialSpec, in_a_row: int) -> str:
         """Return what has not come about: how a sentence begins that goes on with the time."""

@@ -69,8 +69,7 @@ def sandboxes(trial: AnyTrial) -> Sandboxes:
     """Return those of writers, and the tasks that run at least: of the widest level, for a second's executions."""
     plan = offered_plan(trial)
     tasks = max(_tasks_at_once(plan, phase) for phase in plan.phases)
-    writers = 0 if plan.load_from == "host" else plan.most_concurrent
-    return Sandboxes(writers, tasks, "tasks", ("writers", plan.writers))
+    return Sandboxes(plan.writer_sandboxes, tasks, "tasks", ("writers", plan.writers))
 
 
 def _tasks_at_once(trial: TrialPlan, phase: Phase) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from stepbench.drivers.registry import build_blobs
 from stepbench.experiments.dataflow.driver import DataflowDriver
-from stepbench.experiments.protocol import Logs
+from stepbench.experiments.protocol import Logs, Proof
 from stepbench.experiments.trigger.staging import plan, recorded_requests
 from stepbench.records.formats.t4_lines import t4_filter
 from stepbench.records.storage.run_store import logged_requests
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROOF", "describe_unproven", "driver", "logs", "plan", "where_to_look"]
 
-PROOF: Literal["arrivals", "answers", "files"] = "arrivals"
+PROOF: Proof = "arrivals"
 FUNCTIONS = (
     "EndDataflow",
     "RunTask",

@@ -17,5 +17,4 @@ __all__ = ["estimate", "load_s", "sandboxes", "stack_problems"]
 def sandboxes(trial: AnyTrial) -> Sandboxes:
     """Return those of writers: operations invoke nothing else."""
     plan = offered_plan(trial)
-    writers = 0 if plan.load_from == "host" else plan.most_concurrent
-    return Sandboxes(writers, 0, "receivers", ("writers", plan.writers))
+    return Sandboxes(plan.writer_sandboxes, 0, "receivers", ("writers", plan.writers))

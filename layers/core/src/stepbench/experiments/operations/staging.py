@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from stepbench.experiments.protocol import Proof
 from stepbench.experiments.trigger.staging import driver, logs, plan
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROOF", "describe_unproven", "driver", "logs", "plan", "where_to_look"]
 
-PROOF: Literal["arrivals", "answers", "files"] = "answers"
+PROOF: Proof = "answers"
 
 
 def describe_unproven(spec: TrialSpec, in_a_row: int) -> str:  # noqa: ARG001

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import transfer_plan
@@ -13,7 +13,7 @@ from stepbench.contracts.transfer.plan import FILES_SEED, draw_reads, read_limit
 from stepbench.contracts.transfer.rows import TransferItem
 from stepbench.drivers.registry import build_driver as driver
 from stepbench.errors import TargetUnavailableError
-from stepbench.experiments.protocol import Logs
+from stepbench.experiments.protocol import Logs, Proof
 from stepbench.experiments.transfer.program.files import file_reads, stored_digests
 from stepbench.records.formats.transfer_log import transfer_filter
 from stepbench.records.storage import layout
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROOF", "describe_unproven", "driver", "logs", "plan", "where_to_look"]
 
-PROOF: Literal["arrivals", "answers", "files"] = "files"
+PROOF: Proof = "files"
 FUNCTIONS = (
     "RunTransfer",
     "RefreshSandboxes",

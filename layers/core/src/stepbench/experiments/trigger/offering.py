@@ -54,8 +54,7 @@ def stack_problems(
 def sandboxes(trial: AnyTrial) -> Sandboxes:
     """Return those of writers, and of receivers that the store invokes."""
     plan = offered_plan(trial)
-    writers = 0 if plan.load_from == "host" else plan.most_concurrent
-    return Sandboxes(writers, _receivers(plan), "receivers", ("writers", plan.writers))
+    return Sandboxes(plan.writer_sandboxes, _receivers(plan), "receivers", ("writers", plan.writers))
 
 
 def _receivers(plan: TrialPlan) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from stepbench.contracts.plan import offered_plan
 from stepbench.drivers.registry import build_driver as driver
-from stepbench.experiments.protocol import Logs
+from stepbench.experiments.protocol import Logs, Proof
 from stepbench.records.formats.t4_lines import is_logged, t4_filter
 from stepbench.records.storage.run_store import logged_requests
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROOF", "describe_unproven", "driver", "logs", "plan", "where_to_look"]
 
-PROOF: Literal["arrivals", "answers", "files"] = "arrivals"
+PROOF: Proof = "arrivals"
 RECEIVER, WATCHER = "ReceiveEvents", "WatchChanges"
 FUNCTIONS = (
     "RunWriter",
