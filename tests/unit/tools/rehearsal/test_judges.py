@@ -111,7 +111,7 @@ def test_what_was_judged_stays_where_there_is_no_evidence_now() -> None:
 
 def test_the_docs_list_every_assumption_and_why_some_are_not_judged() -> None:
     """They are the one list; what nothing judges has to say so there."""
-    assumptions = read_assumptions((ROOT / "docs/deploy.md").read_text())
+    assumptions = read_assumptions((ROOT / "docs/rehearse.md").read_text())
     named = {*RULES, "deployment", "stopping", "deletion"}
     assert named <= assumptions.keys()
     assert {name for name, sentence in assumptions.items() if "(Not judged: " not in sentence} == named

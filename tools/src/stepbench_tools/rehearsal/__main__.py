@@ -1,4 +1,4 @@
-"""`make rehearse`: `python -m stepbench_tools.rehearsal`; see docs/deploy.md."""
+"""`make rehearse`: `python -m stepbench_tools.rehearsal`; see docs/rehearse.md."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def delete_left(folder: Path) -> int:
 
 
 def _assumptions(root: Path) -> dict[str, str]:
-    return read_assumptions((root / "docs/deploy.md").read_text("utf-8"))
+    return read_assumptions((root / "docs/rehearse.md").read_text("utf-8"))
 
 
 def _conclude(log: RunLog) -> int:

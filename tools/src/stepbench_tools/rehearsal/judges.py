@@ -44,7 +44,7 @@ class Rule(NamedTuple):
 
 
 def read_assumptions(text: str) -> dict[str, str]:
-    """Return the assumptions that docs/deploy.md lists, by id."""
+    """Return the assumptions that docs/rehearse.md lists, by id."""
     section = text.partition(HEADING)[2].partition("\n## ")[0]
     items = re.findall(r"^- `([a-z0-9-]+)`: (.*?)(?=\n- |\Z)", section, re.DOTALL | re.MULTILINE)
     return {name: " ".join(sentence.split()) for name, sentence in items}

@@ -37,7 +37,9 @@ def _server_problems(trial: Expanded, settings: Settings) -> Iterator[Problem]:
     target = trial.plan.target
     if target.needs_endpoint and target.endpoint is None and not settings.knows_server(target.store):
         message = f"is missing, and this stack has no server of {target.store}"
-        remedy = "Give the endpoint of a server of your own, remove the trial, or deploy with one (see docs/deploy.md)."
+        remedy = (
+            "Give the endpoint of a server of your own, remove the trial, or deploy with one (see docs/servers.md)."
+        )
         yield Problem(f"trials[{trial.source}].target.endpoint", NOTHING, message, remedy)
 
 
@@ -64,7 +66,7 @@ def _load_host_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterato
         return
     if not settings.load_host_writers:
         message = "needs a load host, and this stack has none"
-        yield Problem(f"{at}.load_from", '"host"', message, "Remove it, or deploy with LoadHost=on (docs/deploy.md).")
+        yield Problem(f"{at}.load_from", '"host"', message, "Remove it, or deploy with LoadHost=on (docs/servers.md).")
         return
     at_once = trial.most_concurrent
     if at_once > settings.load_host_writers:
@@ -88,7 +90,7 @@ def _metric_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[P
         return
     if metric is None and store != "dynamodb":
         message = f"needs to know how busy {store} is, and this stack knows no metric of it"
-        remedy = f"Deploy with {parameter} (see docs/plans.md), or give the rates yourself."
+        remedy = f"Deploy with {parameter} (see docs/adaptive-load.md), or give the rates yourself."
         yield Problem(f"{at}.find_rate", store, message, remedy)
         return
     shortest_s = PERIODS_NEEDED * (metric.period_s if metric else TABLE_PERIOD_S)

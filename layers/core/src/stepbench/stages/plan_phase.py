@@ -77,7 +77,7 @@ def _require_load_host(writers: int, services: Services) -> None:
     if not at_once:
         message = (
             f"no load host takes writers: none has given a sign of life for {LOAD_HOST_SILENT_S} s. See whether it "
-            "runs and what its log says (docs/deploy.md), or start one with `stepbench load-host --stack NAME`"
+            "runs and what its log says (docs/servers.md), or start one with `stepbench load-host --stack NAME`"
         )
         raise LoadHostLostError(message)
     if sum(at_once) < writers:

@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS {table} (
 _MERGED = "(value::jsonb || $2::text::jsonb)::text"
 _PERMANENT = PermanentErrors(
     (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName),
-    f"Bootstrap the cluster: role and schema `{SCHEMA}` (docs/deploy.md, Aurora DSQL).",
+    f"Bootstrap the cluster: role and schema `{SCHEMA}` (docs/servers.md, Aurora DSQL).",
 )
 
 

@@ -79,12 +79,12 @@ def _stack_problems(at: str, trial: TransferTrial, settings: Settings) -> Iterat
         yield Problem(f"{at}.sources", '"s3"', "needs a bucket for files, and this stack has none", "Update the stack.")
     if "efs" in trial.sources and not settings.files_folder:
         message = "needs a file system, and this stack has none"
-        yield Problem(f"{at}.sources", '"efs"', message, "Remove it, or deploy with Efs=on (docs/deploy.md).")
+        yield Problem(f"{at}.sources", '"efs"', message, "Remove it, or deploy with Efs=on (docs/servers.md).")
     there = settings.transfer_platforms.split(",")
     for place, platform in enumerate(trial.platforms):
         if platform not in there:
             message = "runs no transfers on this stack"
-            remedy = "Remove it, or deploy with Fargate=on (docs/deploy.md)."
+            remedy = "Remove it, or deploy with Fargate=on (docs/servers.md)."
             yield Problem(f"{at}.platforms[{place}]", f'"{platform}"', message, remedy)
 
 
