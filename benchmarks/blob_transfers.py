@@ -13,7 +13,7 @@ from tests.support.contracts.blobs_subject import blobs_spec
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.registry import build_blobs
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:

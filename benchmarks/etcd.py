@@ -32,16 +32,14 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd.operations import CLIENTS_PER_CHANNEL, EtcdOperations
 from stepbench.drivers.etcd.trigger import EtcdDriver
 from stepbench.load.process import gc_paused
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request
 from stepbench_tools.local.stores.etcd import start_etcd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from stepbench.model.change import ChangeBatch
-    from stepbench.model.result import Result
+    from stepbench.model.request import ChangeBatch, Result
 
 QUESTION = "How long do a put and an event on a watch take in etcd, beside its own tools?"
 KEY_BYTES, VALUE_BYTES = 59, 889

@@ -28,7 +28,7 @@ import psutil
 from benchmarks.result import Machine
 
 from stepbench.analysis.slow_spells import describe_slow_spells
-from stepbench.contracts.slow_spells import SlowSpells
+from stepbench.contracts.findings import SlowSpells
 from stepbench.load.machine_speed import check_cores
 
 if TYPE_CHECKING:

@@ -35,9 +35,7 @@ from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.postgresql.operations import PostgresqlOperations
 from stepbench.load.closed_loop import Offer
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request, perform
 from stepbench_tools.local.processes import wheel_folder
 from stepbench_tools.local.stores.certificates import make_certificates
 from stepbench_tools.local.stores.postgresql import TLS_WHEEL, start_postgresql_with_tls

@@ -30,7 +30,7 @@ from stepbench.contracts.plan import Record
 from stepbench.drivers.dynamodb.items import ItemRequests
 from stepbench.load.process import gc_paused
 from stepbench.load.recorder import Recorder
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.wire.http1.aws import CredentialSource, SignedClient
 from stepbench.wire.http1.pool import HttpPool, PoolLimits, parse_address
 from stepbench.wire.http1.sigv4 import Credentials, Signer

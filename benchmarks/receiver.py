@@ -27,7 +27,7 @@ from botocore.config import Config
 from tests.samples.records import REF, dynamodb_record, postgresql_delivery, s3_record
 
 from stepbench.contracts.identity import EventId, put_key
-from stepbench.model.change import Change, ChangeBatch
+from stepbench.model.request import Change, ChangeBatch
 from stepbench.records.formats.deliveries import pack_delivery
 from stepbench.records.storage import layout
 from stepbench.records.storage.t4_store import T4Log, T4Store

@@ -26,7 +26,7 @@ from stepbench.contracts.plan import Record
 from stepbench.errors import RecordsUnavailableError
 from stepbench.load.process import gc_paused
 from stepbench.load.recorder import Recorder
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.records.storage.flusher import Flusher
 from stepbench.workload.payloads import Payloads
 

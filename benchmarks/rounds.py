@@ -27,7 +27,7 @@ from stepbench.load.closed_loop import Client, ClosedLoop, LoopBounds, Offer
 from stepbench.load.process import gc_paused
 from stepbench.load.recorder import GrowingRecorder
 from stepbench.load.timer import best_timer
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.settings import Settings
 from stepbench.stages.event_loop import run_measuring
 from stepbench.workload.choices import ClientStream

@@ -27,7 +27,7 @@ import psutil
 from benchmarks import command, machine, thread_times
 from benchmarks.result import Case, Figure, Goal, Measure, figures_of
 
-from stepbench.contracts.tuned import Expected, StoreWorkload, TunedModel
+from stepbench.contracts.tuning import Expected, StoreWorkload, TunedModel
 from stepbench.errors import LocalEnvironmentError
 from stepbench.experiments.dataflow.report.words import format_configuration
 from stepbench.tuning.decision import Analyser, Moment
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.tuned import TuningDecision
-    from stepbench.contracts.tuning import CassandraConfiguration
+    from stepbench.contracts.tuning import CassandraConfiguration, TuningDecision
     from stepbench_tools.local.tuning.nodes import TunedNode
 
 QUESTION = "Does it pay to tune Cassandra for what DAGs ask of it, once or while it runs?"

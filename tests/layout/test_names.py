@@ -228,7 +228,7 @@ def test_no_text_has_a_retired_word() -> None:
         ("MadeByHand", "contracts/a.py", True),
         ("LOOK_S", "stages/a.py", True),
         ("_LOOK_S", "stages/a.py", True),
-        ("made_at", "layers/core/src/stepbench/contracts/tuned.py", False),
+        ("made_at", "layers/core/src/stepbench/contracts/tuning.py", False),
         ("made_at", "stages/a.py", True),
         ("reference", "stages/a.py", False),
         ("untold", "stages/a.py", False),

@@ -17,7 +17,7 @@ from tests.samples.templates import ROOT, Json, listed, load_template, statement
 from tests.statemachines.conftest import MACHINES, State, load_machine
 
 from stepbench.clock_offset import ROUNDS, TIMEOUT_S
-from stepbench.contracts.metric import Metric
+from stepbench.contracts.capacity import Metric
 from stepbench.contracts.plan import SLICE_S
 from stepbench.contracts.runs import RunRecord
 from stepbench.contracts.workload import Kind, ProductRecord, Workload

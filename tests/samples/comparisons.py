@@ -13,9 +13,9 @@ from stepbench.contracts.measures import Estimate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepbench.contracts.across_trials import Verdict
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import RunSummary, TrialSummary
-    from stepbench.contracts.verdict import Verdict
 
 SAMPLE = sample_results()[0].summary
 WINDOW_RESULT = SAMPLE.windows[0]

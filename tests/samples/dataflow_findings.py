@@ -20,9 +20,7 @@ from stepbench.contracts.dataflow.chart_data import (
     TuningMark,
 )
 from stepbench.contracts.dataflow.dag import Dag, DagInput, Input, Stage
-from stepbench.contracts.dataflow.medium_answer import Medium, MediumAnswer
-from stepbench.contracts.dataflow.mix import ExpectedMix
-from stepbench.contracts.dataflow.published import DagReplication
+from stepbench.contracts.dataflow.media import DagReplication, ExpectedMix, Medium, MediumAnswer
 from stepbench.contracts.dataflow.result import (
     CriticalTask,
     DagWindow,
@@ -37,8 +35,15 @@ from stepbench.contracts.dataflow.result import (
 )
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import TrialResult
-from stepbench.contracts.tuned import Expected, StoreWorkload, TuningDecision, TuningStep
-from stepbench.contracts.tuning import AppliedConfiguration, CassandraConfiguration, EffectiveConfiguration
+from stepbench.contracts.tuning import (
+    AppliedConfiguration,
+    CassandraConfiguration,
+    EffectiveConfiguration,
+    Expected,
+    StoreWorkload,
+    TuningDecision,
+    TuningStep,
+)
 from stepbench.workload.topology import all_objects
 
 if TYPE_CHECKING:

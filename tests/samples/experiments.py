@@ -23,10 +23,11 @@ from tests.samples.results import (
 )
 
 from stepbench.analysis.share import trigger_shares
-from stepbench.contracts.application import Application
 from stepbench.contracts.chart_data import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StepSpan, WindowSpan
 from stepbench.contracts.cost import Cost
-from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality, WindowResult
+from stepbench.contracts.findings import ChangePoint, Comparison, Modality
+from stepbench.contracts.measures import Estimate, WindowResult
+from stepbench.contracts.plan import Application
 from stepbench.contracts.result import Clock, TrialResult
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tests.support.fake_clock import FakeClock
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.result import TrialResult
 from stepbench.contracts.tasks import AnalyseTrialInput, StateError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import Rows, encode
 from stepbench.records.formats.report_lines import LogCollection, ReportLine, ReportPage
 from stepbench.records.formats.t4 import Entry

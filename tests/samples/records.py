@@ -11,7 +11,7 @@ from stepbench.contracts.identity import EventId, trial_tag
 from stepbench.contracts.plan import LoadStep, Phase, Record, TrialPlan, TrialRef, TrialSpec
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import WriterItem
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT, ColumnHeader, Rows
 from stepbench.records.formats.deliveries import POSTGRESQL_SOURCE
 from stepbench.records.formats.t4 import Entry, pack

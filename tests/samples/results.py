@@ -16,21 +16,14 @@ from typing import TYPE_CHECKING, Any
 from stepbench.analysis.clock_check import clock_checks
 from stepbench.contracts.chart_data import EcdfCurve, PhaseSpan, SeriesPoint, WindowSample
 from stepbench.contracts.cost import Cost
-from stepbench.contracts.manifest import Manifest
-from stepbench.contracts.measures import Estimate, Latency, Replication, WindowResult
+from stepbench.contracts.documents import Manifest
+from stepbench.contracts.failure import Failure
+from stepbench.contracts.findings import Replication
+from stepbench.contracts.measures import Estimate, Latency, WindowResult
 from stepbench.contracts.plan import TrialPlan, TrialSpec
-from stepbench.contracts.result import (
-    Accounting,
-    Caveat,
-    Clock,
-    Failure,
-    Invocations,
-    RunSummary,
-    TrialResult,
-    TrialSummary,
-)
-from stepbench.contracts.threshold.parser import parse_threshold
-from stepbench.contracts.threshold.words import DEFAULTS
+from stepbench.contracts.result import Accounting, Caveat, Clock, Invocations, RunSummary, TrialResult, TrialSummary
+from stepbench.contracts.threshold_grammar import parse_threshold
+from stepbench.contracts.thresholds import DEFAULTS
 from stepbench.experiments.report.headline import headline_tables
 from stepbench.experiments.report.page import render_page
 from stepbench.report.summary import RunFacts, summarise

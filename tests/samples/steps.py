@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.fake_clock import START_NS, FakeClock
 
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable

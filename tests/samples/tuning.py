@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from stepbench.contracts.tuned import Confirmation, ModelPoint, StoreWorkload, TunedModel
-from stepbench.contracts.tuning import CassandraConfiguration
+from stepbench.contracts.tuning import CassandraConfiguration, Confirmation, ModelPoint, StoreWorkload, TunedModel
 
 SCATTER = StoreWorkload(read_share=0.5, blob_bytes=65_536, clients=8)
 BROADCAST = StoreWorkload(read_share=0.9, blob_bytes=65_536, clients=8)

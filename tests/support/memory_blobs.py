@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepbench.drivers.blobs import BlobTransfer
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import NOT_FOUND
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

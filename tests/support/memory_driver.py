@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.identity import parse_event_id
 from stepbench.contracts.workload import Kind
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.change import Change, ChangeBatch
 from stepbench.model.errors import NOT_FOUND, WITHDRAWN
-from stepbench.model.pending import CoroutineRequest, PendingRequest, WithdrawnError
-from stepbench.model.request import Request
-from stepbench.model.result import ConnectionParts, Outcome, Result
+from stepbench.model.request import (
+    Change,
+    ChangeBatch,
+    ConnectionParts,
+    CoroutineRequest,
+    Outcome,
+    PendingRequest,
+    Request,
+    Result,
+    WithdrawnError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepbench.clock import AnchoredClock
+from stepbench.clock import AnchoredClock, covered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,3 +44,20 @@ def test_an_interruption_in_the_middle_of_a_look_moves_no_anchor(
     anchored = AnchoredClock()
     assert anchored.now_ns() - clock.time_ns() == pytest.approx(0, abs=200)
     assert anchored.drift_ns() == pytest.approx(0, abs=200)
+
+
+@pytest.mark.parametrize(
+    ("spans", "length"),
+    [
+        ([], 0),
+        ([(3, 5)], 2),
+        ([(7, 9), (0, 4)], 6),
+        ([(0, 10), (2, 3), (10, 15)], 15),
+        ([(-4, -1), (-2, 2)], 6),
+        ([(5, 5), (6, 5)], 0),
+        ([(0.5, 1.5), (1.0, 2.25)], 1.75),
+    ],
+)
+def test_time_counts_once(spans: list[tuple[float, float]], length: float) -> None:
+    """Apart, within each other, side by side, before zero, and empty."""
+    assert covered(spans) == length

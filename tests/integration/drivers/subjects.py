@@ -12,8 +12,7 @@ from tests.support.contracts.watch import watch
 from tests.support.fault_proxy import Cut, Replace, Rule, fault_proxy, plain
 
 from stepbench.contracts.workload import Kind
-from stepbench.model.pending import perform
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, perform
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.contracts.operations_subject import OperationsSubject
 
     from stepbench.drivers.protocol import Driver
-    from stepbench.model.change import ChangeBatch
+    from stepbench.model.request import ChangeBatch
 
 LIMIT_S = 20
 READS = 10

@@ -20,9 +20,7 @@ from stepbench.drivers.reference.trigger import ReferenceDriver
 from stepbench.load.closed_loop import Client, ClosedLoop, LoopBounds, Offer
 from stepbench.load.recorder import GrowingRecorder
 from stepbench.load.timer import best_timer
-from stepbench.model.pending import CoroutineRequest, perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import CoroutineRequest, Outcome, Request, Result, perform
 from stepbench.records.formats.columns import Rows
 from stepbench.settings import Settings
 from stepbench.stages.event_loop import run_measuring

@@ -14,7 +14,7 @@ from tests.samples.records import REF, t4_item
 from tests.samples.results import sample_results
 from tests.samples.services import small_plan, stored_trial
 
-from stepbench.contracts.manifest import Manifest
+from stepbench.contracts.documents import Manifest
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome

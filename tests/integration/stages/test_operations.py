@@ -23,7 +23,7 @@ from stepbench.contracts.tasks import (
     TearDownTargetInput,
 )
 from stepbench.contracts.workload import Kind
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.join.accounting import account
 from stepbench.records.join.reader import read_records
 from stepbench.records.join.sent import UNRECORDED

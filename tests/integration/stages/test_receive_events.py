@@ -11,7 +11,7 @@ from tests.samples.records import REF, dynamodb_record, postgresql_delivery, s3_
 
 from stepbench.contracts.identity import EventId, put_key, update_key
 from stepbench.errors import RecordsUnavailableError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.t4 import decode_fallback
 from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.formats.t4_lines import parse_t4_line

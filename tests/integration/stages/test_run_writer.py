@@ -17,7 +17,7 @@ from stepbench.contracts.plan import LoadStep, TrialSpec
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT, Rows, concatenate, decode
 from stepbench.records.storage import layout
 from stepbench.services import Services

@@ -20,8 +20,7 @@ from stepbench.contracts.tasks import (
     WriterItem,
 )
 from stepbench.errors import PlanError, TargetBusyError, TargetUnavailableError
-from stepbench.model.request import Request
-from stepbench.model.result import Result
+from stepbench.model.request import Request, Result
 from stepbench.planning import find_plan
 from stepbench.records.formats.t4 import Entry, pack
 from stepbench.records.storage import layout

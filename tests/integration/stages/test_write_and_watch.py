@@ -21,7 +21,7 @@ from stepbench.contracts.plan import LoadStep, Phase, TrialSpec, Until
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import CheckPrecisionInput, RunWriterInput, WatchChangesInput
 from stepbench.drivers.registry import lease_target
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import concatenate, decode
 from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.join.accounting import account

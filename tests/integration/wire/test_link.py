@@ -12,8 +12,7 @@ from tests.samples.ports import silent_port
 
 from stepbench.clock import AnchoredClock
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import result_of
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, result_of
 from stepbench.wire.addresses import AddressBook
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.in_order import ParsedConnection, dial_parsed, parse_line

@@ -18,7 +18,7 @@ from tests.support.contracts.life import CLOCK_TOLERANCE_NS, GIVE_UP_LIMIT_S, LO
 from tests.support.fault_proxy import Cut, Drop, Rule, fault_proxy
 
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from tests.support.fault_proxy import Fault

@@ -38,15 +38,13 @@ from tests.support.fault_proxy import Drop, Rule, fault_proxy
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Warmable
 from stepbench.load.process import gc_paused
-from stepbench.model.pending import perform
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, perform
 from stepbench.workload.choices import INSERTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.result import Result
+    from stepbench.model.request import PendingRequest, Result
 
 MANY_CLIENTS = 64
 LOOK_UP_S = 0.05

@@ -15,7 +15,7 @@ import pytest
 
 from stepbench.drivers.protocol import Driver, Warmable
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import FaultProxy, Framing
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
-    from stepbench.model.result import Result
+    from stepbench.model.request import PendingRequest, Request, Result
 
 LOOK_LIMIT_S = 15
 """So soon `open` and `ready` have to say that nobody answers: a trial on a dead store should not hold up its run."""

@@ -39,9 +39,7 @@ from tests.support.contracts.trigger_subject import (
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, parse_event_id, update_key
 from stepbench.contracts.workload import Kind
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request, perform
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec

@@ -27,15 +27,13 @@ from stepbench.contracts.identity import EventId, delete_key
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Watchable
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request, perform
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from stepbench.drivers.protocol import Driver
-    from stepbench.model.change import Change, ChangeBatch
+    from stepbench.model.request import Change, ChangeBatch
 
 DELIVERY_LIMIT_S = 20
 QUIET_S = 0.3

@@ -10,10 +10,8 @@ from stepbench.contracts.identity import matching_head
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.access import choose_endpoint, control_connection, unavailable
 from stepbench.drivers.preload import preload_keys, preload_records, write_each
-from stepbench.model.change import Change, ChangeBatch
 from stepbench.model.errors import CONNECTION_CLOSED, CONNECTION_RESET, NOT_FOUND, connect_error
-from stepbench.model.pending import CoroutineRequest
-from stepbench.model.result import Outcome
+from stepbench.model.request import Change, ChangeBatch, CoroutineRequest, Outcome
 from stepbench.wire.addresses import AddressBook, parse_endpoint
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.in_order import dial_parsed, exchange_once, parse_line
@@ -25,8 +23,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
+    from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
     from stepbench.wire.connect import Dialled
     from stepbench.wire.in_order import Judge, ParsedConnection

@@ -11,7 +11,7 @@ from tests.samples.finished_trials import AnalysedTrial as Trial
 
 from stepbench.analysis.backlog import find_backlog
 from stepbench.analysis.thresholds import decide
-from stepbench.contracts.threshold.parser import parse_threshold
+from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.stats.trend import find_trend
 
 MS = 10**6

@@ -10,7 +10,7 @@ from tests.samples.results import checked_pair, clock_result, clock_spec
 from stepbench import digits
 from stepbench.analysis.clock_check import clock_checks, median_shift
 from stepbench.contracts.measures import Estimate
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import Rows, encode
 from stepbench.records.formats.report_lines import ReportLine, ReportPage
 from stepbench.records.formats.t4 import Entry

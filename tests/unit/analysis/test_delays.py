@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stepbench.analysis.delays import delayed, find_standstills
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.records.join.sent import UNRECORDED
 

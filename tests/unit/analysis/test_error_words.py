@@ -18,7 +18,7 @@ from stepbench.analysis.error_words import (
     find_remedies,
     name_error,
 )
-from stepbench.model.logins import how_to_log_in
+from stepbench.model.errors import how_to_log_in
 from stepbench.wire.cql.answers import ERRORS
 
 KNOWN = error_words.KNOWN

@@ -10,9 +10,9 @@ from tests.samples.finished_trials import SECOND_NS, FinishedTrial
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 
+from stepbench.contracts.findings import Utilisation
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.result import TrialResult
-from stepbench.contracts.search import Utilisation
 from stepbench.contracts.tasks import AnalyseTrialInput, StateError
 from stepbench.records.storage import layout
 from stepbench.stages.analyse_trial import analyse_trial

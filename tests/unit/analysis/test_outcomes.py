@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.samples.finished_trials import PHASES, AnalysedTrial
 
 from stepbench.model.errors import MOST_KEPT, OTHER_ERRORS
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from stepbench.contracts.measures import WindowResult

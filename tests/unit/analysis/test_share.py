@@ -10,8 +10,8 @@ from tests.samples.estimates import numbers
 from tests.samples.results import sample_results
 
 from stepbench.analysis.share import TrialMedian, share, trigger_shares
-from stepbench.contracts.application import Application
 from stepbench.contracts.measures import Estimate
+from stepbench.contracts.plan import Application
 from stepbench.contracts.result import TrialSummary
 
 TEN = Estimate(value=10, low=8, high=13)

@@ -15,16 +15,16 @@ from stepbench.analysis.run_series import run_numbers, series_of_runs
 from stepbench.analysis.slow_spells import SLOW_MACHINE, UNDECIDED, largest_certain, may_make, undecide_tails
 from stepbench.analysis.thresholds import judge
 from stepbench.analysis.verdicts import plan_verdicts
+from stepbench.contracts.across_trials import Effect
+from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import DetectorSettings
 from stepbench.contracts.result import Caveat, TrialSummary
-from stepbench.contracts.slow_spells import SlowSpells
-from stepbench.contracts.threshold.parser import parse_threshold
-from stepbench.contracts.verdict import Effect
+from stepbench.contracts.threshold_grammar import parse_threshold
 
 if TYPE_CHECKING:
     from stepbench.contracts.measures import WindowResult
-    from stepbench.contracts.threshold.words import Quantile
+    from stepbench.contracts.thresholds import Quantile
 
 SLOW = SlowSpells(looked_s=2.6, share=0.03, longest_ms=50, spells=4)
 CAVEAT = Caveat(kind="slow_machine", text="", remedy="", windows=(0,))

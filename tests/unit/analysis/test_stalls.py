@@ -8,7 +8,7 @@ from tests.samples.finished_trials import PHASES, SECOND_NS
 from tests.samples.finished_trials import AnalysedTrial as Trial
 
 from stepbench.analysis.stalls import TICK_NS, Requests, end_unanswered, stalls_among
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
 
 if TYPE_CHECKING:

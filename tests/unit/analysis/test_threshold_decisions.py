@@ -12,7 +12,7 @@ from tests.samples.results import sample_window, trial_summary
 
 from stepbench.analysis.thresholds import judge
 from stepbench.contracts.experiment import QUANTILES
-from stepbench.contracts.threshold.parser import parse_threshold
+from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.stats.estimates import Sample
 
 if TYPE_CHECKING:

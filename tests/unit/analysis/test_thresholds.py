@@ -22,8 +22,8 @@ from stepbench.analysis.thresholds import (
 )
 from stepbench.contracts.measures import Estimate, WindowResult
 from stepbench.contracts.result import TrialSummary
-from stepbench.contracts.threshold.parser import parse_threshold
-from stepbench.contracts.threshold.result import ThresholdResult
+from stepbench.contracts.threshold_grammar import parse_threshold
+from stepbench.contracts.thresholds import ThresholdResult
 
 ONE_PERCENT = parse_threshold("errors < 1 %")
 

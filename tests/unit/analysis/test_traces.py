@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepbench.analysis.traces import FunctionTime, fill_durations, function_times
-from stepbench.contracts.application import Application
+from stepbench.contracts.plan import Application
 from stepbench.errors import Problem
 
 RESIZE, STORE = FunctionTime("resize", 340, 1_000, 9), FunctionTime("store", 20, 2_000, 9)

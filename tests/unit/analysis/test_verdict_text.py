@@ -11,14 +11,14 @@ from tests.samples.comparisons import estimate, matrix, trial, window
 from stepbench.analysis.effects import COMPARED_QUANTILES, Runs, compare_runs
 from stepbench.analysis.verdict_text import MOST_WORDS, Names, OtherCause, describe_effects, describe_unanswered
 from stepbench.analysis.verdicts import plan_verdicts
+from stepbench.contracts.across_trials import Effect, Verdict
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.verdict import Effect, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stepbench.contracts.across_trials import Finding, LatencyMeasure
     from stepbench.contracts.measures import WindowResult
-    from stepbench.contracts.verdict import Finding, LatencyMeasure
 
 NAMES = Names("batching window s 300", "batching window s 60")
 BEHIND = Estimate(value=1_234, low=900, reason="fell behind: kept up with 1,958.3 of 2,000.5/s")

@@ -14,14 +14,13 @@ from stepbench.analysis.effects import NO_LIMIT, Runs, compare_runs, compare_sha
 from stepbench.analysis.pairs import MOST_SIDES, TRIAL
 from stepbench.analysis.verdict_text import loads
 from stepbench.analysis.verdicts import WINDOW, describe_emulated, plan_verdicts
-from stepbench.contracts.deliveries import Deliveries
-from stepbench.contracts.measures import Estimate
+from stepbench.contracts.measures import Deliveries, Estimate
 from stepbench.contracts.result import Caveat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.verdict import Verdict
+    from stepbench.contracts.across_trials import Verdict
 
 
 def only(verdicts: Sequence[Verdict]) -> Verdict:
@@ -205,7 +204,7 @@ def test_overlapping_windows_are_not_compared() -> None:
 
 def sample_comparison(estimate_of_all: Estimate) -> Any:  # noqa: ANN401 -- a contract
     """Build the comparison of before and after."""
-    from stepbench.contracts.measures import Comparison  # only here
+    from stepbench.contracts.findings import Comparison
 
     return Comparison(
         phase_a="before", a="before", phase_b="after", b="after", median_shift_ms=estimate_of_all,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from benchmarks import machine
 
-from stepbench.contracts.slow_spells import SlowSpells
+from stepbench.contracts.findings import SlowSpells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

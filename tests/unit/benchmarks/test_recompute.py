@@ -24,7 +24,7 @@ from stepbench.contracts.result import RunSummary
 from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.contracts.tasks import ExportRecordsInput, StateError
 from stepbench.experiments.report.tables import render_csv
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.storage import layout
 from stepbench.stages.export_records import export_records
 from stepbench.stages.render_report import render_report

@@ -8,7 +8,8 @@ import pytest
 from pydantic import TypeAdapter
 from tests.samples.services import small_plan
 
-from stepbench.contracts.target import Capacity, StoreTarget, Target, stores_with, target_models
+from stepbench.contracts.capacity import Capacity
+from stepbench.contracts.target import StoreTarget, Target, stores_with, target_models
 from stepbench.contracts.workload import Kind
 from stepbench.planning.problems import UNSUPPORTED_STORES
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from stepbench.contracts.capacity import AutoscaledCapacity, OnDemandCapacity, ProvisionedCapacity
 from stepbench.contracts.cost import Cost
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.target import AutoscaledCapacity, OnDemandCapacity, ProvisionedCapacity
 from stepbench.costs.actual import LATER, TASK_HEARTBEATS, Done, FunctionUsage, actual_cost, run_items
 from stepbench.costs.prices import Offered, Stretch
 from stepbench.costs.standing import Deployment

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.costs.simulated_trials import HERE, ON_AWS, Place, count, count_run
 from tests.unit.costs.variations import Variation, variations
 
-from stepbench.contracts.target import AutoscaledCapacity
+from stepbench.contracts.capacity import AutoscaledCapacity
 from stepbench.experiments.estimates import budgeted, estimate, upper_bound
 from stepbench.planning import expanded, parse_plan
 from stepbench.planning.presets import list_plans

@@ -11,29 +11,27 @@ import pytest
 from tests.samples.run_series import P50, noise, run_series
 
 from stepbench.analysis.regressions import find_regressions
+from stepbench.contracts.across_trials import ComparedCaveat, Effect, RunComparison, Side, Verdict
 from stepbench.contracts.api import (
+    CheckedForm,
     Links,
     PlanInfo,
     PlanList,
+    PlanTrend,
     ProblemDetails,
     ProblemItem,
     Progress,
+    QueuedRun,
     QueuePlace,
     RunFilter,
     RunList,
     RunView,
+    StartForm,
     Validation,
     WaitedFor,
 )
-from stepbench.contracts.dashboard import (
-    CheckedForm,
-    PlanTrend,
-    QueuedRun,
-    StartForm,
-)
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import DetectorSettings
-from stepbench.contracts.verdict import ComparedCaveat, Effect, RunComparison, Side, Verdict
 from stepbench.dashboard import pages
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -11,8 +11,7 @@ from stepbench.contracts.target import target_models
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.registry import room_of
 from stepbench.errors import PlanError, TargetUnavailableError, TargetUnreachableError
-from stepbench.model.errors import CONNECTION_CLOSED, GARBAGE
-from stepbench.model.logins import how_to_log_in
+from stepbench.model.errors import CONNECTION_CLOSED, GARBAGE, how_to_log_in
 from stepbench.settings import Settings
 from stepbench.wire.resp.connection import LoginRefusedError
 from stepbench.wire.resp.values import ErrorReply

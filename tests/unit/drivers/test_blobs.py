@@ -15,7 +15,7 @@ from stepbench.contracts.target import stores_with
 from stepbench.drivers.blobs import BlobTransfer, TransferTimes, verdict_of, view_of
 from stepbench.drivers.registry import build_blobs
 from stepbench.errors import PlanError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.settings import Settings
 from stepbench.wire.stream import StreamEndedError
 

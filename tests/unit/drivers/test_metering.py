@@ -12,7 +12,7 @@ import pytest
 from botocore.stub import Stubber
 from tests.support.contracts.trigger_subject import contract_spec
 
-from stepbench.contracts.metric import Metric
+from stepbench.contracts.capacity import Metric
 from stepbench.drivers.metering import build_meter
 from stepbench.drivers.protocol import Meter, Reading
 from stepbench.settings import Settings

@@ -25,7 +25,7 @@ from stepbench.drivers.preload import (
     write_each,
 )
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.workload.arrivals import slice_counts
 from stepbench.workload.payloads import Payloads
 

@@ -16,8 +16,7 @@ from stepbench.load.open_loop import ABANDON_TIMEOUT_S, CANCEL_DRAIN_S, OpenLoop
 from stepbench.load.recorder import Recorder
 from stepbench.load.timer import LoopTimer
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request
 from stepbench.records.formats.columns import UNSENT, Rows
 
 

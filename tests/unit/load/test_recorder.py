@@ -9,7 +9,7 @@ from tests.samples.records import column_header
 from stepbench.errors import LONGEST_ERROR
 from stepbench.load.recorder import MOST_ERRORS, GrowingRecorder, OperationRecorder, Recorder
 from stepbench.model.errors import OTHER_ERRORS
-from stepbench.model.result import ConnectionParts, Outcome, Result
+from stepbench.model.request import ConnectionParts, Outcome, Result
 from stepbench.records.formats.columns import UNSENT, concatenate, decode, encode
 
 OK = Result(5, 6, Outcome.OK)

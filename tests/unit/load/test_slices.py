@@ -18,15 +18,14 @@ from stepbench.contracts.workload import Workload
 from stepbench.load.recorder import OperationRecorder
 from stepbench.load.slices import ClientConnections, Ends, Instruments, build_slice, most_alarms_per_s
 from stepbench.load.timer import LoopTimer, spin_ns
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Request, Result
 from stepbench.workload.choices import ClientStream
 from stepbench.workload.operations import ClientOperations, Contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.model.pending import PendingRequest
+    from stepbench.model.request import PendingRequest
     from stepbench.records.formats.columns import Rows
 
 OK = Result(1, 2, Outcome.OK)

@@ -9,7 +9,8 @@ from tests.samples.results import latency
 
 from stepbench import digits
 from stepbench.contracts.chart_data import PhaseSpan, RateBins, StepSpan, WindowSpan
-from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality
+from stepbench.contracts.findings import ChangePoint, Comparison, Modality
+from stepbench.contracts.measures import Estimate
 from stepbench.report.changes import (
     bins_around,
     describe_change,

@@ -8,8 +8,8 @@ import pytest
 from tests.samples.comparisons import etcd, run
 
 from stepbench.analysis.run_comparison import Selected, compare_summaries
+from stepbench.contracts.across_trials import RunComparison
 from stepbench.contracts.result import Caveat
-from stepbench.contracts.verdict import RunComparison
 from stepbench.report.verdicts import describe_few_runs
 from stepbench_tools.printing.run_comparison import format_junit, format_markdown, format_text
 

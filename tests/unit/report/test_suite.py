@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.samples.results import changed, refused_result, sample_facts
 
 from stepbench.contracts.result import Caveat
-from stepbench.contracts.threshold.parser import parse_threshold
+from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.report.summary import summarise
 from stepbench_tools.printing.suite import run_suite
 

@@ -15,7 +15,7 @@ from tests.samples.results import (
     sample_window,
 )
 
-from stepbench.contracts.threshold.parser import parse_threshold
+from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.experiments.report.headline import describe_status, headline_lines
 from stepbench.experiments.report.page import render_page
 from stepbench.report.summary import summarise

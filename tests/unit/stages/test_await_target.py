@@ -15,8 +15,7 @@ from stepbench.contracts.tasks import AwaitTargetInput
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.preload import PRELOAD_WRITER
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError, TrialCancelledError
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Request, Result
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.storage import layout
 from stepbench.stages.await_target import (

@@ -13,7 +13,7 @@ from tests.samples.records import REF, dynamodb_record
 from tests.samples.services import MemoryServices
 
 from stepbench.contracts.identity import EventId
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.stages.check_clock import Checker, check_clock

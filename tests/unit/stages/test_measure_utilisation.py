@@ -9,7 +9,7 @@ from tests.samples.finished_trials import SECOND_NS, FinishedTrial
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.search import Utilisation
+from stepbench.contracts.findings import Utilisation
 from stepbench.contracts.tasks import MeasureUtilisationInput
 from stepbench.drivers.protocol import Meter, Reading
 from stepbench.errors import TrialCancelledError

@@ -9,10 +9,10 @@ import pytest
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 
+from stepbench.contracts.findings import Utilisation
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.run_tasks import ValidatePlanInput
-from stepbench.contracts.search import Utilisation
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
 from stepbench.errors import LoadHostLostError, PlanError, RateNotFoundError, TrialCancelledError
 from stepbench.records.storage import layout

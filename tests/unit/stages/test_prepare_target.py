@@ -12,8 +12,8 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_driver import MemoryDriver
 
+from stepbench.contracts.documents import Served
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.served import Served
 from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput, StateError, TearDownTargetInput
 from stepbench.drivers.aws.access import AwsAccess
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError

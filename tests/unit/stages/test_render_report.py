@@ -10,12 +10,12 @@ from tests.samples.results import refused_result, sample_results
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.analysis.verdicts import MOST_VERDICTS
-from stepbench.contracts.ended import EndedServer, EndedServers
+from stepbench.contracts.documents import EndedServer, EndedServers, Manifest
+from stepbench.contracts.failure import Failure
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.regressions import DetectorSettings, NamedRun
-from stepbench.contracts.result import Failure, RunSummary
+from stepbench.contracts.result import RunSummary
 from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
 from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.contracts.tasks import TornDown

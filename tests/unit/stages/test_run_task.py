@@ -13,7 +13,7 @@ from tests.support.memory_blobs import MemoryBlobs
 from stepbench.clock import SystemClock
 from stepbench.contracts.dataflow.rows import RunTaskInput
 from stepbench.errors import RecordsUnavailableError, TaskFailedError, TrialCancelledError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import StoredTasks
 from stepbench.stages.run_task import CancellationWatcher, run_task

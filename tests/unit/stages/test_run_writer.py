@@ -12,13 +12,13 @@ from tests.samples.services import AWAY, MemoryServices
 from tests.support.fake_clock import START_NS, FakeClock
 from tests.support.memory_driver import MemoryDriver
 
+from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.plan import LoadStep, Phase, TrialSpec, Until
-from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError, TrialCancelledError
 from stepbench.load.timer import LoopTimer
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT, ColumnFile, decode
 from stepbench.records.storage import layout
 from stepbench.stages.run_writer import Bench, run_writer

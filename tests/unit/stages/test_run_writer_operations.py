@@ -11,15 +11,15 @@ from tests.support.fake_clock import START_NS, FakeClock
 from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts import trial as plans
+from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.result import TrialResult, TrialSummary
-from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.tasks import AnalyseTrialInput, RunWriterInput, RunWriterOutput, StateError
 from stepbench.contracts.workload import Kind
 from stepbench.errors import TrialCancelledError
 from stepbench.load.timer import LoopTimer
-from stepbench.model.result import ConnectionParts, Outcome
+from stepbench.model.request import ConnectionParts, Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.records.join.accounting import account
 from stepbench.records.join.joined import Joined

@@ -14,8 +14,7 @@ from stepbench.contracts.identity import EventId
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.target import configures
-from stepbench.contracts.tuned import TuningStep
-from stepbench.contracts.tuning import AppliedConfiguration, EffectiveConfiguration
+from stepbench.contracts.tuning import AppliedConfiguration, EffectiveConfiguration, TuningStep
 from stepbench.errors import TargetUnavailableError, TrialCancelledError
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import DagRows

@@ -21,7 +21,7 @@ from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import WatchChangesInput, WatchChangesOutput
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError
-from stepbench.model.change import Change, ChangeBatch
+from stepbench.model.request import Change, ChangeBatch
 from stepbench.records.formats.t4 import MAX_ENTRIES, decode_fallback
 from stepbench.records.formats.t4_items import T4Item, parse_item
 from stepbench.records.formats.t4_lines import parse_t4_line

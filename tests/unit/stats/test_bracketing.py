@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.samples.estimates import present
 
+from stepbench.contracts.findings import Utilisation
 from stepbench.contracts.plan import FindRate
-from stepbench.contracts.search import Utilisation
 from stepbench.stats.bracketing import Decision, ProbeResult, decide, decide_after, is_held
 
 if TYPE_CHECKING:

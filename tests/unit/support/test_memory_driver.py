@@ -4,14 +4,12 @@ import pytest
 from tests.support.fake_clock import START_NS, FakeClock
 from tests.support.memory_driver import MemoryDriver
 
+from stepbench.contracts.capacity import OnDemandCapacity
 from stepbench.contracts.plan import Scale
-from stepbench.contracts.target import OnDemandCapacity
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Scalable, Watchable
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Request, Result, perform
 
 
 def test_it_answers_as_ordered() -> None:

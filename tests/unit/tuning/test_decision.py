@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.samples.tuning import BROADCAST, CACHED, LEVELED, SCATTER, model
 
-from stepbench.contracts.tuned import Expected, StoreWorkload
+from stepbench.contracts.tuning import Expected, StoreWorkload
 from stepbench.tuning.decision import NO_OTHER, NOTHING_COMES, Analyser, Moment, as_given, within
 
 MOMENT = Moment("burst", "dag", 7)

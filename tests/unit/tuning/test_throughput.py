@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.samples.tuning import BROADCAST, CACHED, LEVELED, POINTS, SCATTER
 
-from stepbench.contracts.tuned import StoreWorkload
+from stepbench.contracts.tuning import StoreWorkload
 from stepbench.tuning.throughput import Throughput, left_out
 
 

@@ -10,7 +10,7 @@ from tests.support.fake_clock import START_NS, FakeClock
 
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.wire.link import Link, LinkedRequest, Links
 
 if TYPE_CHECKING:

@@ -7,7 +7,10 @@ Clocks as arguments: integer nanoseconds since the epoch.
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Clock(Protocol):
@@ -77,3 +80,17 @@ def real_minus_monotonic_ns() -> int:
         before, real, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
         looks.append((after - before, real - (before + after) // 2))
     return min(looks)[1]
+
+
+Time = TypeVar("Time", int, float)
+
+
+def covered(spans: Iterable[tuple[Time, Time]]) -> Time | int:
+    """Return how much time spans cover together: where they overlap it counts once. 0 if there are none."""
+    total: Time | int = 0
+    reached: Time | None = None
+    for begin, end in sorted(spans):
+        first = begin if reached is None else max(begin, reached)
+        total += max(0, end - first)
+        reached = end if reached is None else max(end, reached)
+    return total

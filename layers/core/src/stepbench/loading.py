@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from stepbench.contracts.manifest import Manifest
+from stepbench.contracts.documents import Manifest
 from stepbench.contracts.result import Accounting, RunSummary, TrialSummary
 from stepbench.errors import CorruptRecordsError, MissingLibraryError, PlanError, Problem
 from stepbench.experiments.report.tables import WINDOW_COLUMNS, accounting_table, window_table

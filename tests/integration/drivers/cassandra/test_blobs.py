@@ -15,7 +15,7 @@ from stepbench.clock import AnchoredClock
 from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraLimits
 from stepbench.drivers.cassandra.blobs import CassandraBlobs
 from stepbench.drivers.cassandra.keyspace import keyspace_of
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from stepbench.drivers.cassandra.access import CassandraLimits
 from stepbench.drivers.cassandra.keyspace import drop_statement, keyspace_of
 from stepbench.drivers.cassandra.operations import CassandraOperations
 from stepbench.drivers.protocol import Driver
-from stepbench.model.pending import perform
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, perform
 from stepbench.settings import Settings
 from stepbench.wire.cql.answers import Row
 from stepbench.wire.cql.connection import CqlRefusedError

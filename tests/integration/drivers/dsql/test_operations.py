@@ -50,8 +50,7 @@ from stepbench.drivers.sql.access import Tls
 from stepbench.drivers.sql.connection import refusal_error
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.model.errors import NOT_FOUND
-from stepbench.model.pending import perform
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result, perform
 from stepbench.settings import Settings
 from stepbench.wire.addresses import parse_endpoint
 from stepbench_tools.local.processes import terminate

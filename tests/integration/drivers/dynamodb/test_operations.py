@@ -28,8 +28,7 @@ from stepbench.drivers.dynamodb.operations import PRELOAD_LANES
 from stepbench.drivers.dynamodb.requests import BATCH_ITEMS, OperationRequests
 from stepbench.drivers.protocol import Scalable
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import CoroutineRequest, perform, result_of
-from stepbench.model.result import Outcome
+from stepbench.model.request import CoroutineRequest, Outcome, perform, result_of
 from stepbench.wire.http1.aws import SignedRequest
 
 if TYPE_CHECKING:

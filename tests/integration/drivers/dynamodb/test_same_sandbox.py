@@ -15,14 +15,13 @@ from stepbench.clock import AnchoredClock
 from stepbench.drivers.dynamodb.same_sandbox import SameSandboxDriver
 from stepbench.errors import PlanError
 from stepbench.experiments.registry import build_driver
-from stepbench.model.pending import perform
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, perform
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from stepbench.model.result import Result
+    from stepbench.model.request import Result
     from stepbench.services import Services
 
 CHECKER = "arn:aws:lambda:us-east-1:000000000000:function:stepbench-CheckClock"

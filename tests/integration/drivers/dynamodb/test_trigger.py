@@ -11,15 +11,13 @@ from tests.support.contracts.life import running, until_torn_down
 from tests.support.contracts.trigger import TriggerContract
 from tests.support.contracts.trigger_subject import contract_spec, contract_write
 
+from stepbench.contracts.capacity import OnDemandCapacity, ProvisionedCapacity
 from stepbench.contracts.identity import ANY_ATTEMPT, EventId, delete_key
 from stepbench.contracts.plan import Scale
-from stepbench.contracts.target import OnDemandCapacity, ProvisionedCapacity
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Scalable
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request, perform
 from stepbench.records.formats.deliveries import parse_delivery
 
 if TYPE_CHECKING:

@@ -11,9 +11,7 @@ from tests.support.contracts.life import running, until_torn_down
 from tests.support.contracts.trigger_subject import contract_spec, contract_write
 
 from stepbench.contracts.workload import Kind
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request, perform
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.etcd import start_etcd
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.drivers.etcd.trigger import EtcdDriver
-    from stepbench.model.result import Result
+    from stepbench.model.request import Result
 
 pytestmark = pytest.mark.stores
 QUOTA_BYTES = 16 * 2**20

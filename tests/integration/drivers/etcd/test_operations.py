@@ -26,13 +26,11 @@ from stepbench.drivers import preload as preloading
 from stepbench.drivers.etcd.operations import EtcdOperations
 from stepbench.drivers.etcd.store import PRELOAD_LANES
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import CoroutineRequest, perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import CoroutineRequest, Outcome, Request, perform
 from stepbench.wire.http2.grpc_answer import GrpcStatus
 
 if TYPE_CHECKING:
-    from stepbench.model.pending import PendingRequest
+    from stepbench.model.request import PendingRequest
     from stepbench.wire.http2.grpc_answer import GrpcAnswer
     from stepbench.wire.http2.grpc_connection import GrpcConnection
 

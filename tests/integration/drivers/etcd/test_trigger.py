@@ -22,9 +22,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd.cluster import EtcdLimits
 from stepbench.drivers.etcd.trigger import EtcdDriver
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request, perform
 from stepbench_tools.local.processes import terminate, wheel_folder
 from stepbench_tools.local.programs import run_program
 from stepbench_tools.local.stores.certificates import make_certificates
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.model.change import ChangeBatch
+    from stepbench.model.request import ChangeBatch
 
 pytestmark = [pytest.mark.stores, pytest.mark.usefixtures("one_member")]
 LIMIT_S = 20

@@ -19,9 +19,7 @@ from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 from stepbench.drivers.sql.executor import pause_s
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import WithdrawnError, perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request, WithdrawnError, perform
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.certificates import make_certificates
 from stepbench_tools.local.stores.postgresql import TLS_WHEEL
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepbench.drivers.protocol import Driver
-    from stepbench.model.result import Result
+    from stepbench.model.request import Result
     from stepbench_tools.local.processes import LocalStore
     from stepbench_tools.local.stores.certificates import Certificates
 

@@ -25,9 +25,7 @@ from tests.support.fault_proxy import plain
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.postgresql.operations import PostgresqlOperations
 from stepbench.model.errors import NO_ANSWER
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Request, Result, perform
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,9 +25,7 @@ from stepbench.contracts.identity import EVENT_ID_CHARS, EventId, delete_key, up
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.postgresql.server import trial_access
 from stepbench.errors import PlanError, TargetUnavailableError
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request, perform
 from stepbench.settings import Settings
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.postgresql import start_postgresql

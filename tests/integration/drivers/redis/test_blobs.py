@@ -14,7 +14,7 @@ from tests.support.fault_proxy import plain
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.redis.access import RedisLimits
 from stepbench.drivers.redis.blobs import RedisBlobs
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.settings import Settings
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.valkey import start_redis_with_tls

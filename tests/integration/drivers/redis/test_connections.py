@@ -24,9 +24,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.redis.connections import CommandRequest
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.model.errors import WITHDRAWN
-from stepbench.model.pending import CoroutineRequest, perform, result_of
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import CoroutineRequest, Outcome, Request, Result, perform, result_of
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.certificates import make_certificates
 from stepbench_tools.local.stores.valkey import start_redis_with_tls
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.redis.operations import RedisOperations
-    from stepbench.model.pending import PendingRequest
+    from stepbench.model.request import PendingRequest
     from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores

@@ -24,9 +24,7 @@ from stepbench.contracts.identity import CANARY_PHASE, EventId, put_key
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.reference.trigger import ReferenceDriver
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request, perform
 from stepbench.settings import Settings
 from stepbench_tools.calibration.truth import read_truth
 from stepbench_tools.local.processes import terminate
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
-    from stepbench.model.change import ChangeBatch
+    from stepbench.model.request import ChangeBatch
     from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores

@@ -13,7 +13,7 @@ from tests.support.fault_proxy import S3_SLOW_DOWN, FaultProxy, Rule, Throttle, 
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.s3.blobs import S3Blobs
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable

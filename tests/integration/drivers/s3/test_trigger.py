@@ -19,9 +19,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Driver
 from stepbench.drivers.s3.trigger import S3Driver
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import CoroutineRequest, PendingRequest, perform, result_of
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import CoroutineRequest, Outcome, PendingRequest, Request, Result, perform, result_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

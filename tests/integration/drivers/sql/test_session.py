@@ -13,7 +13,7 @@ import pytest
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.sql.connection import connect
 from stepbench.drivers.sql.session import Answer, SqlSession
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

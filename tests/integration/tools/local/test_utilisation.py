@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stepbench.contracts.metric import Metric
+from stepbench.contracts.capacity import Metric
 from stepbench.drivers.metering import MetricMeter
 from stepbench.drivers.protocol import Reading
 from stepbench_tools.local.processes import ProcessId, wait_until

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.samples.finished_trials import AnalysedTrial as Trial
 
-from stepbench.contracts.slow_spells import SlowSpells
+from stepbench.contracts.findings import SlowSpells
 from stepbench.records.storage import layout
 
 MS = 10**6

@@ -13,7 +13,7 @@ from stepbench.analysis.caveats.windows import find_short_windows
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Clock
 from stepbench.errors import AccountingError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.records.formats.t4 import Entry, encode_fallback
 from stepbench.records.storage import layout

@@ -7,7 +7,7 @@ from tests.samples.finished_trials import SECOND_NS
 from tests.samples.finished_trials import AnalysedTrial as Trial
 
 from stepbench.contracts.measures import MOST_GENERATOR_CPU
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 MS = 10**6
 EVENTS, EACH_NS = 200, 50 * MS

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stepbench.drivers.aws.answers import json_error_code, write_result, xml_error_code
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.wire.http1.connection import ABANDONED, HttpExchange
 from stepbench.wire.http1.messages import HttpAnswer
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.dynamodb.requests import OperationRequests, batch_of_unprocessed, call_result, unprocessed
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request
 from stepbench.wire.http1.connection import HttpExchange
 from stepbench.wire.http1.messages import HttpAnswer
 from stepbench.workload.checks import RecordCheck

@@ -11,8 +11,8 @@ from botocore.stub import Stubber
 from tests.support.contracts.trigger_subject import contract_spec, contract_write
 from tests.support.fake_clock import FakeClock
 
+from stepbench.contracts.capacity import AutoscaledCapacity, ProvisionedCapacity, ServerlessCapacity
 from stepbench.contracts.plan import Scale
-from stepbench.contracts.target import AutoscaledCapacity, ProvisionedCapacity, ServerlessCapacity
 from stepbench.drivers.aws.access import AwsAccess
 from stepbench.drivers.dynamodb.table import (
     ACTIVE_WITHIN_NS,
@@ -27,7 +27,7 @@ from stepbench.drivers.postgresql.cluster import BEFORE, Bounds, ClusterCapacity
 from stepbench.drivers.postgresql.trigger import PostgresqlDriver
 from stepbench.drivers.s3.trigger import S3Driver
 from stepbench.errors import PlanError, TargetUnavailableError
-from stepbench.model.pending import perform
+from stepbench.model.request import perform
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.support.contracts.trigger_subject import contract_spec
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.target import Capacity, DynamoDbTarget, OnDemandCapacity, ProvisionedCapacity
+from stepbench.contracts.capacity import Capacity, OnDemandCapacity, ProvisionedCapacity
+from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.dynamodb.items import ItemRequests
 from stepbench.drivers.dynamodb.table import scaling_request, table_request

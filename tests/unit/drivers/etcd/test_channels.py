@@ -13,7 +13,7 @@ from stepbench.drivers.etcd.answers import write_result
 from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel
 from stepbench.drivers.etcd.cluster import DEFAULT_LIMITS, PUT, EtcdCluster
 from stepbench.model.errors import GARBAGE
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.settings import Settings
 from stepbench.wire.addresses import AddressBook
 from stepbench.wire.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, encode_frame

@@ -14,7 +14,7 @@ from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.answers import range_result, write_result
 from stepbench.drivers.etcd.operations import EtcdOperations
 from stepbench.model.errors import GARBAGE
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.settings import Settings
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.workload.checks import RecordCheck

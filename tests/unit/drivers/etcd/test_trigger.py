@@ -15,9 +15,8 @@ from stepbench.drivers.etcd.answers import ABANDONED, read_error, read_outcome
 from stepbench.drivers.etcd.cluster import DEFAULT_LIMITS, EtcdCluster
 from stepbench.drivers.etcd.trigger import parse_watch
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.change import Change, ChangeBatch
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN
-from stepbench.model.result import Outcome
+from stepbench.model.request import Change, ChangeBatch, Outcome
 from stepbench.settings import Settings
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.wire.http2.grpc_connection import GrpcConnected, GrpcConnection

@@ -13,8 +13,7 @@ from stepbench.drivers.redis.access import RedisAccess
 from stepbench.drivers.redis.commands import commands_of, judge
 from stepbench.errors import PlanError
 from stepbench.model.errors import connect_error
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request
 from stepbench.settings import Settings
 from stepbench.wire.resp.cluster import Node
 from stepbench.wire.resp.connection import RespAnswer

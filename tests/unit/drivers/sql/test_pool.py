@@ -13,8 +13,7 @@ from stepbench.drivers.sql.executor import CONFLICTS
 from stepbench.drivers.sql.pool import ExecutionContext, PreparedExecution, SessionLostError, SessionPool
 from stepbench.drivers.sql.statements import Statement
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Request, Result
 
 if TYPE_CHECKING:
     from stepbench.drivers.sql.session import OnAnswer, SqlSession

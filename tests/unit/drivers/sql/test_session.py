@@ -9,7 +9,7 @@ import pytest
 from tests.support.fake_clock import FakeClock
 
 from stepbench.drivers.sql.session import SqlSession, outcome_of
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn

@@ -16,7 +16,7 @@ from stepbench.contracts.identity import CANARY_PHASE, EventId, execution_name
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.experiments.dataflow.driver import AwaitedExecution, DataflowDriver
 from stepbench.model.errors import NO_ANSWER
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:

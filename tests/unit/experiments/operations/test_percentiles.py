@@ -9,7 +9,8 @@ from tests.samples.operations import planned_results
 from tests.samples.results import changed, numbered, sample_page
 from tests.unit.report.test_figures import data_of
 
-from stepbench.contracts.measures import Estimate, Replication
+from stepbench.contracts.findings import Replication
+from stepbench.contracts.measures import Estimate
 from stepbench.experiments.operations.report.percentiles import format_percentile, percentile_figures
 from stepbench.planning import find_plan, parse_plan
 from stepbench.planning.expansion import expand

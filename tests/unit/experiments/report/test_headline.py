@@ -10,9 +10,10 @@ from tests.samples.estimates import present
 from tests.samples.results import changed, headline_rows, refused_result, sample_page, sample_summary, sample_window
 from tests.unit.experiments.report.test_page import EVIL, without_script_bodies
 
+from stepbench.contracts.failure import Failure
+from stepbench.contracts.findings import FoundRate, StoppedPhase, Utilisation
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.result import Caveat, Failure
-from stepbench.contracts.search import FoundRate, StoppedPhase, Utilisation
+from stepbench.contracts.result import Caveat
 from stepbench.experiments.report.headline import (
     describe_status,
     describe_window,

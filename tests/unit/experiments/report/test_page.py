@@ -11,9 +11,10 @@ import pytest
 from tests.samples.estimates import present
 from tests.samples.results import changed, refused_result, sample_facts, sample_manifest, sample_page, sample_summary
 
-from stepbench.contracts.result import Caveat, Failure
-from stepbench.contracts.threshold.parser import parse_threshold
-from stepbench.contracts.threshold.words import DEFAULTS
+from stepbench.contracts.failure import Failure
+from stepbench.contracts.result import Caveat
+from stepbench.contracts.threshold_grammar import parse_threshold
+from stepbench.contracts.thresholds import DEFAULTS
 from stepbench.experiments.report.page import render_page
 from stepbench.report.figures import javascript
 from stepbench.report.summary import TrialStore, missing_result, summarise

@@ -6,7 +6,7 @@ import io
 from tests.samples.results import sample_results, sample_summary
 
 from stepbench.contracts.experiment import QUANTILES
-from stepbench.contracts.result import Failure
+from stepbench.contracts.failure import Failure
 from stepbench.experiments.report.tables import (
     CSV_COLUMNS,
     MEASURES,

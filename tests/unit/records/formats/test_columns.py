@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.samples.records import column_header, writer_rows
 
 from stepbench.errors import CorruptRecordsError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats import columns
 from stepbench.records.formats.columns import UNSENT, ColumnHeader, Rows, concatenate, decode, empty_rows, encode
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.samples.records import column_header, etcd_plan, read_item, writer_rows
 
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT, ColumnFile, Rows
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.formats.t4_items import T4Item

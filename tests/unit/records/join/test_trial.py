@@ -8,7 +8,7 @@ from tests.samples.records import column_header, etcd_plan, read_item, writer_ro
 
 from stepbench.contracts.identity import ANY_ATTEMPT, CANARY_PHASE, UNRESOLVED_PHASE
 from stepbench.errors import AccountingError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT, ColumnFile, Rows
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.join.accounting import account, check

@@ -8,7 +8,7 @@ from tests.samples.records import REF
 from tests.samples.services import MemoryServices
 
 from stepbench.contracts.identity import EventId
-from stepbench.model.change import Change, ChangeBatch
+from stepbench.model.request import Change, ChangeBatch
 from stepbench.records.formats.t4 import FEW_ENTRIES, MAX_BATCH_INDEX, Entry
 from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.storage.t4_store import T4Log, T4Store

@@ -14,9 +14,7 @@ from stepbench.clock import SystemClock
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.preload import preloads
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import CoroutineRequest, PendingRequest
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import CoroutineRequest, Outcome, PendingRequest, Request, Result
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec

@@ -17,7 +17,7 @@ from tests.support.example_store.server import example_server
 from tests.unit.support.conftest import ExampleSubject
 
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.change import Change, ChangeBatch
+from stepbench.model.request import Change, ChangeBatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.samples.transfers import published_line, published_text, row
 
-from stepbench.contracts.served import Served
+from stepbench.contracts.documents import Served
 from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.records.formats.transfer_lines import format_lines
 from stepbench.records.formats.transfer_parquet import stand_ins_of

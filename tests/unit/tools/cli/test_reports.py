@@ -11,7 +11,7 @@ import pytest
 from tests.samples.results import sample_results, sample_summary
 from tests.unit.tools.cli.conftest import stored_run
 
-from stepbench.contracts.threshold.result import ThresholdResult
+from stepbench.contracts.thresholds import ThresholdResult
 from stepbench_tools.cli import main
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
+from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.errors import LocalEnvironmentError
 from stepbench.planning import find_plan, parse_plan
 from stepbench_tools.calibration.instrument import Calibration, Count

@@ -16,8 +16,8 @@ from tests.samples.services import MemoryServices
 from tests.support.fake_clock import FakeClock
 
 from stepbench.compiled import processor
+from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.errors import PlanError
 from stepbench.load.machine_speed import check_cores
 from stepbench.planning import expanded, parse_plan

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from stepbench.contracts.ended import EndedServer
+    from stepbench.contracts.documents import EndedServer
     from stepbench.contracts.plan import AnyTrial
 
 SPECS = expand(Plan.model_validate({"name": "p", "trials": [small_plan("s3").model_dump(exclude_none=True)] * 2}), "r")

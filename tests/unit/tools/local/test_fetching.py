@@ -13,9 +13,9 @@ from tests.samples.results import sample_results
 from tests.samples.services import MemoryServices, small_plan
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.ended import EndedServer, EndedServers
+from stepbench.contracts.documents import EndedServer, EndedServers
+from stepbench.contracts.failure import Failure
 from stepbench.contracts.plan import Plan, TrialSpec
-from stepbench.contracts.result import Failure
 from stepbench.errors import CorruptRecordsError, PlanError, RecordsUnavailableError
 from stepbench.planning import expand
 from stepbench.records.storage import layout

@@ -12,9 +12,9 @@ from botocore.exceptions import EndpointConnectionError
 from tests.samples.services import MemoryServices, small_plan
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.ended import EndedServer
+from stepbench.contracts.documents import EndedServer
+from stepbench.contracts.failure import Failure
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.errors import LocalEnvironmentError, PlanError, RecordsUnavailableError
 from stepbench.planning import expand

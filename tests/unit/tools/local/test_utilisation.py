@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from stepbench.contracts.metric import Metric
+from stepbench.contracts.capacity import Metric
 from stepbench_tools.local.processes import ProcessId
 from stepbench_tools.local.state import EnvironmentState, Server
 from stepbench_tools.local.utilisation import Publisher, Sampler, Value, cpu_s, metric_parameters, server_pids

@@ -9,7 +9,7 @@ import pytest
 from tests.samples.results import accounting
 from tests.unit.tools.rehearsal.samples import judged, rehearsal, run, trial
 
-from stepbench.contracts.deliveries import Deliveries
+from stepbench.contracts.measures import Deliveries
 from stepbench_tools.rehearsal.judges import RULES, read_assumptions
 from stepbench_tools.rehearsal.record import Deletion, Judgement, RehearsedRun
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.tuned import StoreWorkload
+from stepbench.contracts.tuning import StoreWorkload
 from stepbench.drivers.blobs import BlobTransfer
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench_tools.tuning.offered import Turn, keys_of, offer, reads_of
 
 if TYPE_CHECKING:

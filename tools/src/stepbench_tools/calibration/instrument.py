@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from stepbench.contracts.base import Contract
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:

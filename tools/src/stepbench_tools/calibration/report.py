@@ -8,7 +8,7 @@ from pydantic import Field
 
 from stepbench.analysis.slow_spells import describe_slow_spells
 from stepbench.contracts.base import Contract
-from stepbench.contracts.slow_spells import SlowSpells
+from stepbench.contracts.findings import SlowSpells
 from stepbench_tools.calibration.instrument import Aspect, Calibration
 
 if TYPE_CHECKING:

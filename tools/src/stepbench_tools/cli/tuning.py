@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.contracts.plan import Plan
-    from stepbench.contracts.tuned import StoreWorkload, TunedModel
+    from stepbench.contracts.tuning import StoreWorkload, TunedModel
 
 _EVALUATIONS, _STARTS = (3, 30), (1, 50)
 """The least and the most."""
@@ -58,7 +58,7 @@ def workloads_of(plan: Plan) -> tuple[StoreWorkload, ...]:
         PlanError: it has none that passes anything on through Cassandra.
     """
     from stepbench.contracts.target import CassandraTarget
-    from stepbench.contracts.tuned import AdaptiveTuning, StaticTuning
+    from stepbench.contracts.tuning import AdaptiveTuning, StaticTuning
     from stepbench.tuning.expected import workload_of
 
     found = []
@@ -116,7 +116,7 @@ def _between(least: int, most: int) -> Callable[[str], int]:
 def _model_name(text: str) -> str:
     from pydantic import TypeAdapter, ValidationError
 
-    from stepbench.contracts.tuned import ModelName
+    from stepbench.contracts.tuning import ModelName
 
     try:
         return TypeAdapter[str](ModelName).validate_python(text)

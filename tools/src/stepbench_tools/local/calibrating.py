@@ -21,10 +21,10 @@ from rich import box
 from rich.table import Table
 
 from stepbench.clock import AnchoredClock
-from stepbench.contracts.delay import BimodalDelay, ConstantDelay, Delay, ParetoDelay, StallDelay
+from stepbench.contracts.capacity import BimodalDelay, ConstantDelay, Delay, ParetoDelay, StallDelay
+from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.identity import EventId, trial_tag
 from stepbench.contracts.plan import LoadStep, Phase, Plan, TrialPlan, TrialSpec
-from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.target import ReferenceTarget
 from stepbench.drivers.reference.trigger import ReferenceDriver
 from stepbench.errors import LocalEnvironmentError

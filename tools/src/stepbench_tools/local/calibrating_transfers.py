@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.transfer.plan import FILES_SEED
 from stepbench.contracts.transfer.rows import FileRead, RunTransferInput, TransferItem, TransferRows
 from stepbench.errors import LocalEnvironmentError

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepbench.clock import SystemClock
-from stepbench.contracts.result import SkippedTrials
+from stepbench.contracts.documents import SkippedTrials
 from stepbench.experiments.report.headline import describe_status
 from stepbench.load.machine_speed import SPEED_CHECK_S, check_cores
 from stepbench.planning import expand, expanded, refuse_on_emulator

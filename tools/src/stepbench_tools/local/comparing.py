@@ -15,7 +15,7 @@ from stepbench_tools.local.results import find_run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.contracts.verdict import RunComparison
+    from stepbench.contracts.across_trials import RunComparison
 
 OF = "#"
 """It stands between runs and the group of trials that is meant of them."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.contracts.documents import Served
 from stepbench.contracts.runs import DEFAULT_TEAM
-from stepbench.contracts.served import Served
 from stepbench.digits import size
 from stepbench.errors import PlanError, Problem
 from stepbench.experiments.report.dataset_page import view_dataset

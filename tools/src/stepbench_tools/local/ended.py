@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.ended import EndedServer
+from stepbench.contracts.documents import EndedServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

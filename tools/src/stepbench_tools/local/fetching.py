@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from stepbench.contracts.ended import EndedServers
-from stepbench.contracts.result import Failure
+from stepbench.contracts.documents import EndedServers
+from stepbench.contracts.failure import Failure
 from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.digits import count
 from stepbench.errors import CorruptRecordsError, PlanError, Problem, RunFailedError, without_queries
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from stepbench.clock import Clock
-    from stepbench.contracts.ended import EndedServer
+    from stepbench.contracts.documents import EndedServer
     from stepbench.contracts.plan import Plan, TrialSpec
     from stepbench.records.storage.run_store import RunStore
     from stepbench_tools.local.executions import RunSpec

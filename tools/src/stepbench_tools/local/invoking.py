@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
+from stepbench.contracts.base import near_miss
 from stepbench.contracts.identity import TAG_CHARS, run_tag, trial_tag
-from stepbench.contracts.remedies import near_miss
 from stepbench.errors import LocalEnvironmentError, PlanError, Problem
 from stepbench.records.storage import layout
 from stepbench_tools.local.processes import wait_until

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.manifest import Manifest
+from stepbench.contracts.documents import Manifest
 from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError, Problem
 from stepbench.experiments.report.page import render_page

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.contracts.cause import plain_cause
-from stepbench.contracts.result import Failure, RunSummary
+from stepbench.contracts.failure import Failure, plain_cause
+from stepbench.contracts.result import RunSummary
 from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
 from stepbench.errors import (
     PlanError,

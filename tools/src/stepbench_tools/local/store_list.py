@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.result import SkippedTrial
+from stepbench.contracts.documents import SkippedTrial
 from stepbench.contracts.target import DynamoDbTarget, PostgresqlTarget, RedisTarget, target_models
 from stepbench.planning import expanded, thresholds_about
 from stepbench_tools.local.environment import (

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psutil
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.contracts.metric import Metric
+from stepbench.contracts.capacity import Metric
 from stepbench_tools.local.environment import EMULATOR, ETCD, POSTGRESQL
 from stepbench_tools.local.processes import family
 

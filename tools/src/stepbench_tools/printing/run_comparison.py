@@ -20,7 +20,7 @@ from stepbench_tools.printing.suite import RAN_WHOLE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.verdict import RunComparison, Verdict
+    from stepbench.contracts.across_trials import RunComparison, Verdict
 
 
 def format_text(found: RunComparison) -> str:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.tuned import Confirmation
+from stepbench.contracts.tuning import Confirmation
 from stepbench.stats.quantiles import at_level, min_sample, order_statistic_levels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.tuned import StoreWorkload
+    from stepbench.contracts.tuning import StoreWorkload
     from stepbench_tools.tuning.search import Evaluation
 
 _MEDIAN = 0.5

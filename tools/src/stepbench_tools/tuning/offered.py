@@ -13,13 +13,13 @@ import random
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.clock import Clock
-    from stepbench.contracts.tuned import StoreWorkload
+    from stepbench.contracts.tuning import StoreWorkload
     from stepbench.drivers.blobs import BlobStore
 
 RING_BYTES, FEWEST_KEYS, MOST_KEYS = 64 * 2**20, 4, 256

@@ -17,8 +17,9 @@ import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench import digits
-from stepbench.contracts.clock_check import ClockCheck, ClockComparison, Ks
-from stepbench.contracts.measures import Estimate, Replication
+from stepbench.contracts.across_trials import ClockCheck, ClockComparison, Ks
+from stepbench.contracts.findings import Replication
+from stepbench.contracts.measures import Estimate
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.stats.two_sample import kolmogorov_smirnov
 

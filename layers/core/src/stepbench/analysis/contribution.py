@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.contracts.dataflow.chart_data import DataflowChartData
     from stepbench.contracts.dataflow.result import DataflowFindings
+    from stepbench.contracts.failure import Failure
     from stepbench.contracts.measures import OperationsResult, WindowResult
-    from stepbench.contracts.result import Caveat, Failure
+    from stepbench.contracts.result import Caveat
 
 
 class OwnUsage(NamedTuple):

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.contribution import OwnUsage
     from stepbench.analysis.evidence import Evidence
+    from stepbench.contracts.capacity import Capacity
     from stepbench.contracts.cost import Cost
     from stepbench.contracts.plan import TrialPlan
     from stepbench.contracts.result import Invocations
-    from stepbench.contracts.target import Capacity
     from stepbench.records.join.joined import Joined
 
 WATCH_LANES = 2

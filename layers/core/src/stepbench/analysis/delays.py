@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.stalls import LEAST_NS
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.join.sent import UNRECORDED
 
 if TYPE_CHECKING:

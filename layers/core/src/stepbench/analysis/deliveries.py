@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.deliveries import BatchCount, Deliveries
 from stepbench.contracts.experiment import traits_of
+from stepbench.contracts.measures import BatchCount, Deliveries
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepbench.contracts.across_trials import OVERLAP
 from stepbench.contracts.chart_data import BoxStats, EcdfCurve
 from stepbench.contracts.experiment import measure_of
-from stepbench.contracts.measures import Comparison, Estimate, Modality, Replication
+from stepbench.contracts.findings import Comparison, Modality, Replication
+from stepbench.contracts.measures import Estimate
 from stepbench.contracts.published import DAG_METRICS, QUANTILE_METRICS
-from stepbench.contracts.verdict import OVERLAP
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.comparison import METRICS, Differences, compare, ratio_between, ratio_within
 from stepbench.stats.estimates import largest

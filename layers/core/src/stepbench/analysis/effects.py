@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from stepbench.contracts.across_trials import Effect, Finding, LatencyMeasure
 from stepbench.contracts.measures import Estimate, KindName, Latency, WindowResult
-from stepbench.contracts.verdict import Effect, Finding, LatencyMeasure
 from stepbench.digits import MOST_TIMES_LONGER, TIMES, times_longer
 from stepbench.stats.over_runs import (
     MIN_RUNS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.model import errors
-from stepbench.model.logins import how_to_log_in
+from stepbench.model.errors import how_to_log_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

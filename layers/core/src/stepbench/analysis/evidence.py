@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepbench.contracts.documents import Served
 from stepbench.contracts.experiment import measure_of
+from stepbench.contracts.failure import Failure
+from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.phase import PrecisionLooks
-from stepbench.contracts.result import Failure
-from stepbench.contracts.served import Served
-from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.errors import TrialCancelledError
 from stepbench.records.formats.refused_deliveries import RefusedDeliveries
 from stepbench.records.formats.report_lines import LogCollection, ReportPage
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepbench.clock import Clock
+    from stepbench.contracts.findings import Utilisation
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.search import Utilisation
     from stepbench.contracts.tasks import StateError
     from stepbench.costs.standing import Deployment
     from stepbench.records.formats.t4_lines import T4Line

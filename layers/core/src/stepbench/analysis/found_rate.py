@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.caveats.findings import STOPPED_REMEDY
+from stepbench.contracts.findings import FoundRate
 from stepbench.contracts.result import Caveat
-from stepbench.contracts.search import FoundRate
 from stepbench.stats.bracketing import decide_after, describe_probe, is_held
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
+    from stepbench.contracts.findings import Utilisation
     from stepbench.contracts.plan import Phase
-    from stepbench.contracts.search import Utilisation
 
 MISSED_TOLERANCES = 2
 """A phase that is held at the found rate may be so many tolerances off, before that is worth a word."""

@@ -13,7 +13,7 @@ from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.experiment import measure_of
 from stepbench.contracts.result import Caveat
 from stepbench.model.errors import WRONG_VALUE, most_frequent
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

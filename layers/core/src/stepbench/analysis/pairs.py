@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.analysis.comparability import SETTINGS, Setup, drop_setting, in_plan_order, is_clients, matrix_key
 from stepbench.analysis.likeness import Likeness, compare_sides
+from stepbench.contracts.across_trials import Side
 from stepbench.contracts.experiment import traits_of
-from stepbench.contracts.verdict import Side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

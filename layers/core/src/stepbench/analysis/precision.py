@@ -15,10 +15,10 @@ import numpy as np
 
 from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
 from stepbench.contracts.experiment import QUANTILES
+from stepbench.contracts.findings import StoppedPhase
 from stepbench.contracts.phase import LoadStep, PrecisionLook, PrecisionLooks, Window
-from stepbench.contracts.search import StoppedPhase
 from stepbench.digits import counted
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.join.sent import UNRECORDED
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ import numpy as np
 from stepbench.analysis.latency import as_ms, collect, latency_of
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.chart_data import RateBins
-from stepbench.contracts.measures import ChangePoint, Estimate
+from stepbench.contracts.findings import ChangePoint
+from stepbench.contracts.measures import Estimate
 from stepbench.errors import InsufficientSampleError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.stats.change_point import SIGNIFICANCE, LevelChange, find_change
 from stepbench.stats.quantiles import by_second
 

@@ -14,16 +14,16 @@ from stepbench.analysis.likeness import compare_sides
 from stepbench.analysis.pairs import Group, find_groups
 from stepbench.analysis.slow_spells import undecide_tails
 from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, comparison_caveats, group_spells, make_verdict
+from stepbench.contracts.across_trials import ComparedCaveat, RunComparison
 from stepbench.contracts.experiment import measure_of
-from stepbench.contracts.verdict import ComparedCaveat, RunComparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.contracts.across_trials import Effect, Verdict
     from stepbench.contracts.experiment import ExperimentName
+    from stepbench.contracts.findings import SlowSpells
     from stepbench.contracts.result import Caveat, RunSummary, TrialSummary
-    from stepbench.contracts.slow_spells import SlowSpells
-    from stepbench.contracts.verdict import Effect, Verdict
 
     Spells = tuple[Sequence[SlowSpells | None], Sequence[SlowSpells | None]]
     """Of the trials of both sides."""

@@ -12,7 +12,7 @@ from stepbench.contracts.measures import Estimate
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from stepbench.contracts.application import Application
+    from stepbench.contracts.plan import Application
     from stepbench.contracts.result import TrialSummary
 
 MEASURED = "measured"

@@ -10,17 +10,17 @@ import math
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.contracts.slow_spells import SLOW
-from stepbench.contracts.threshold.words import THRESHOLD_QUANTILES, THROUGHPUT
+from stepbench.contracts.findings import SLOW
+from stepbench.contracts.thresholds import THRESHOLD_QUANTILES, THROUGHPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepbench.contracts.across_trials import Effect
+    from stepbench.contracts.findings import SlowSpells
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialSummary
-    from stepbench.contracts.slow_spells import SlowSpells
-    from stepbench.contracts.threshold.words import Quantile
-    from stepbench.contracts.verdict import Effect
+    from stepbench.contracts.thresholds import Quantile
 
 SLOW_MACHINE = "slow_machine"
 """The kind of the caveat."""

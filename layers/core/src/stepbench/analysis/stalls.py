@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.model.errors import NO_ANSWER, TIMEOUT, WITHDRAWN, connect_error
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
 
 if TYPE_CHECKING:

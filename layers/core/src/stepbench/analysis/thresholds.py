@@ -15,7 +15,7 @@ from stepbench import digits
 from stepbench.analysis.slow_spells import UNDECIDED, largest_certain, may_make, spells_of, without_spells
 from stepbench.contracts.experiment import QUANTILES, traits_of
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.threshold.result import ThresholdResult
+from stepbench.contracts.thresholds import ThresholdResult
 from stepbench.contracts.transfer.plan import TRANSFERS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import KindResult, Latency, WindowResult
     from stepbench.contracts.result import Accounting, TrialSummary
-    from stepbench.contracts.threshold.words import Threshold, Time
+    from stepbench.contracts.thresholds import Threshold, Time
 
 NOTHING_SENT = "nothing was sent"
 NOTHING_DUE = "nothing was due"

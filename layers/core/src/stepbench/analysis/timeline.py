@@ -15,7 +15,7 @@ import numpy as np
 from stepbench.analysis.latency import as_ms, collect, latency_of
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.chart_data import PhaseSpan, SeriesPoint, StepSpan, WindowSpan
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.stats.quantiles import BySecond, by_second
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ import json
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.contracts.application import ApplicationFunction
+from stepbench.clock import covered
+from stepbench.contracts.plan import ApplicationFunction
 from stepbench.errors import Problem
-from stepbench.model.spans import covered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from stepbench.contracts.application import Application
+    from stepbench.contracts.plan import Application
 
 FUNCTION = "AWS::Lambda::Function"
 INVOCATION = "Invocation"

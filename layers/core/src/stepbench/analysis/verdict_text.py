@@ -18,8 +18,8 @@ from stepbench.contracts.measures import FELL_BEHIND, Estimate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepbench.contracts.across_trials import Effect, Side
     from stepbench.contracts.measures import Latency, WindowResult
-    from stepbench.contracts.verdict import Effect, Side
 
 MOST_WORDS = 25
 _MOST_WORDS_OF_A_NAME = 4

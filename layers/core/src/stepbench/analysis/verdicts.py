@@ -23,8 +23,8 @@ from stepbench.analysis.verdict_text import (
     find_other_cause,
     name_sides,
 )
+from stepbench.contracts.across_trials import OVERLAP, Side, Verdict
 from stepbench.contracts.experiment import traits_of
-from stepbench.contracts.verdict import OVERLAP, Side, Verdict
 from stepbench.stats.over_runs import MIN_RUNS
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.pairs import Group, Pair
     from stepbench.analysis.verdict_text import OtherCause
+    from stepbench.contracts.across_trials import Effect
+    from stepbench.contracts.findings import SlowSpells
     from stepbench.contracts.measures import KindName, WindowResult
     from stepbench.contracts.result import Caveat, TrialSummary
-    from stepbench.contracts.slow_spells import SlowSpells
-    from stepbench.contracts.verdict import Effect
 
 MOST_VERDICTS = 80
 """A summary has no more; it says how many it leaves out."""

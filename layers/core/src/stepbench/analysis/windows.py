@@ -20,7 +20,7 @@ from stepbench.analysis.latency import (
     to_event,
 )
 from stepbench.contracts.experiment import measure_of
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.stats.estimates import Sample
 from stepbench.stats.trend import find_trend

@@ -13,6 +13,7 @@ from stepbench.api import dashboard, plans, runs
 from stepbench.api.inputs import PlanNamePath, RunIdPath, read_body
 from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.api.resolver import FRESH, JSON, answer_json, caller_of, new_resolver, services_of
+from stepbench.contracts.across_trials import RunComparison
 from stepbench.contracts.api import (
     Acknowledgement,
     DatasetList,
@@ -23,7 +24,6 @@ from stepbench.contracts.api import (
     RunView,
     Validation,
 )
-from stepbench.contracts.verdict import RunComparison
 from stepbench.errors import PlanError
 from stepbench.planning import plan_schema
 from stepbench.planning.problems import shown

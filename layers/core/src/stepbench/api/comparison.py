@@ -14,7 +14,7 @@ from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     from stepbench.api.callers import Caller
-    from stepbench.contracts.verdict import RunComparison
+    from stepbench.contracts.across_trials import RunComparison
     from stepbench.services import Services
 
 

@@ -22,8 +22,7 @@ from stepbench.api import plans, runs
 from stepbench.api.callers import caller_of, require_caller
 from stepbench.api.inputs import PlanNamePath, RunIdPath, read_form
 from stepbench.api.problems import ApiError, ErrorKind, problem_details
-from stepbench.contracts.api import Acknowledgement, Download, ProblemItem, RunFilter
-from stepbench.contracts.dashboard import CheckedForm, StartForm
+from stepbench.contracts.api import Acknowledgement, CheckedForm, Download, ProblemItem, RunFilter, StartForm
 from stepbench.contracts.runs import RunRequest
 from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.changes import parse_change
@@ -36,8 +35,7 @@ from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:
     from stepbench.api.callers import Caller
-    from stepbench.contracts.api import RunList
-    from stepbench.contracts.dashboard import PlanTrend
+    from stepbench.contracts.api import PlanTrend, RunList
     from stepbench.services import Services
 
 router: Router = Router()  # type: ignore[no-untyped-call] # it has no types

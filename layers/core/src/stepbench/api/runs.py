@@ -13,8 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.api.run_progress import read_progress
-from stepbench.contracts.api import Download, Links, QueuePlace, RunList, RunView, WaitedFor
-from stepbench.contracts.dashboard import QueuedRun
+from stepbench.contracts.api import Download, Links, QueuedRun, QueuePlace, RunList, RunView, WaitedFor
 from stepbench.contracts.runs import DEFAULT_TEAM, MAX_CAUSE_CHARS
 from stepbench.planning.queue import ahead_of, expected_starts
 from stepbench.planning.reading import check_size

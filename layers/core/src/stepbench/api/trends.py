@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from stepbench.analysis.regressions import find_regressions, series_names
-from stepbench.contracts.dashboard import PlanTrend
+from stepbench.contracts.api import PlanTrend
 from stepbench.contracts.regressions import DetectorSettings, Regressions, RollingMedian
 from stepbench.contracts.runs import RunRequest
 from stepbench.errors import PlanError

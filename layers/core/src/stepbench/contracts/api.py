@@ -1,4 +1,8 @@
-"""What the HTTP API takes and answers; `stepbench_tools.documents.openapi` makes its description from these models."""
+"""
+What the HTTP API takes and answers, and what the dashboard's pages show beside it.
+
+`stepbench_tools.documents.openapi` makes the API's description from these models.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from pydantic import AwareDatetime, Field, StringConstraints
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.regressions import DetectorSettings
+from stepbench.contracts.regressions import DetectorSettings, Regressions, RunSeries
 from stepbench.contracts.runs import RunId, RunState, TeamName
 
 Moment = Annotated[str, StringConstraints(pattern=r"^(\d{4}(-\d{2}(-\d{2}(T[\d:.]{2,15}Z?)?)?)?)?$")]
@@ -198,3 +202,36 @@ class DatasetList(Contract):
     """The datasets of transfers to which runs that the caller may see have added rows."""
 
     datasets: tuple[str, ...] = Field(description="Names: `/datasets/{name}/report` is the page of one.")
+
+
+class QueuedRun(WaitedFor):
+    """A run in the queue, with its targets or waiting for them. One of another team has no id here."""
+
+    waiting_since: AwareDatetime
+    expected_start: AwareDatetime
+    waits_for: tuple[int, ...] = Field(default=(), description="Numbers of those ahead, as listed, from 1.")
+
+
+class PlanTrend(Contract):
+    """The last runs of a plan, and what was found in them. `left_out`: further series, which the reports have."""
+
+    series: RunSeries
+    found: Regressions
+    left_out: int = Field(default=0, ge=0)
+
+
+class StartForm(Contract):
+    """What stands in a form that starts a run. `document`, a plan's text, comes before `plan`, a preset's name."""
+
+    plan: str = Field(default="", max_length=200)
+    changes: str = Field(default="", max_length=20_000, description="PATH=VALUE, one a line.")
+    document: str = Field(default="", max_length=400_000)
+    key: str = Field(default="", max_length=255, description="Of this form: sent twice, it is one run.")
+
+
+class CheckedForm(Contract):
+    """A form, and what became of it: checked, refused, or neither yet."""
+
+    form: StartForm = StartForm()
+    checked: Validation | None = None
+    problems: tuple[ProblemItem, ...] = ()

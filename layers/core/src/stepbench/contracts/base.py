@@ -1,7 +1,9 @@
-"""The base of all contract models, and their reports of broken rules that span several fields."""
+"""The base of all contract models, reports of broken rules that span several fields, and the words of remedies."""
 
 from __future__ import annotations
 
+import difflib
+import json
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
@@ -78,3 +80,20 @@ def repeated_names(field: str, names: Sequence[str | None]) -> Iterator[BrokenRu
         if name is not None and name in names[:index]:
             message = f"is the name of {field}[{names.index(name)}] too"
             yield BrokenRule(f"{field}[{index}].name", message, f"Give each of the {field} a name of its own.")
+
+
+def alternatives(words: Iterable[object]) -> str:
+    """Return `"a", "b", "c"`."""
+    return ", ".join(json.dumps(word, ensure_ascii=False) for word in words)
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """Return the known word that is most like it; "" where none is."""
+    close = difflib.get_close_matches(str(word).lower(), list(known), n=1, cutoff=0.5)
+    return close[0] if close else ""
+
+
+def near_miss(word: object, known: Iterable[str]) -> str:
+    """Return `Did you mean "x"? `, or nothing."""
+    close = nearest(word, known)
+    return f'Did you mean "{close}"? ' if close else ""

@@ -11,7 +11,30 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from stepbench.contracts.base import Contract
-from stepbench.contracts.deliveries import Deliveries
+
+
+class BatchCount(Contract):
+    """So many invocations were handed so many records."""
+
+    records: int = Field(ge=1)
+    invocations: int = Field(ge=1)
+
+
+class Deliveries(Contract):
+    """
+    Records per invocation, of those invocations that brought an event of the window first.
+
+    Each invocation counts once, with all that it was handed: canaries, repeats, and events of other windows included.
+    """
+
+    invocations: int = Field(ge=1)
+    min: int
+    p50: float
+    p90: float
+    max: int
+    mean: float
+    commonest: tuple[BatchCount, ...] = Field(description="The ten commonest sizes, the commonest first.")
+
 
 FELL_BEHIND = "fell behind"
 """It is in the reason why a quantile has no interval, or no value, where events waited ever longer."""
@@ -238,73 +261,3 @@ class WindowResult(Contract):
             counts = {"sent": ok + failed + unknown, "failed": failed, "unknown": unknown}
             return {**fields, **counts, "operations": rest, "errors": found["errors"]}
         return fields
-
-
-class Comparison(Contract):
-    """
-    Latency of window `b` against window `a` of the same trial: across a scaling step, what the step did.
-
-    Intervals are from resampling blocks of time in both windows; where that cannot be had, the estimates say why.
-    """
-
-    phase_a: str
-    a: str
-    phase_b: str
-    b: str
-    median_shift_ms: Estimate = Field(description="Median of b minus median of a.")
-    median_ratio: Estimate
-    iqr_ratio: Estimate = Field(description="Interquartile range of b over that of a.")
-    tail_ratio: Estimate = Field(description="(p90 / median) of b over the same of a: whether the tail grew more.")
-
-
-class ChangePoint(Contract):
-    """
-    Where one series of a phase changes its level most, with the probability of so large a change by chance.
-
-    `achieved_per_s` is what was acknowledged, by t2, in bins of 100 ms; `latency_ms` is latency, medians of
-    bins of a second by t0. `at_s` is seconds from the phase's first t0; its value is None where no change is seen.
-    """
-
-    phase: str
-    series: Literal["achieved_per_s", "latency_ms"]
-    at_s: Estimate
-    p_value: float | None = Field(default=None, ge=0, le=1, description="None: not judged; `at_s` says why.")
-    before: float | None = Field(default=None, description="The series' median before the change.")
-    after: float | None = None
-
-
-class Modality(Contract):
-    """Whether a window's latency has more than one mode, on a logarithmic axis (Silverman's test)."""
-
-    window: str
-    phase: str
-    p_value: float | None = Field(default=None, description="Of one mode; None where `reason` says why it is unknown.")
-    modes_ms: tuple[float, ...] = Field(default=(), description="Where the modes lie; one if unimodality stands.")
-    reason: str | None = None
-
-
-class Replication(Contract):
-    """
-    A published number beside ours, of triggers for both readings of what the paper measured.
-
-    `ratio` is ours over the published number; its interval is that of ours.
-    """
-
-    metric: str = Field(description="As in the plan's `published`: p50, p90, ...; `ks` with a ClockCheck.")
-    window: str
-    phase: str
-    over: str = Field(default="", description="What a ratio sets the metric over: `p50 of before`; empty for a time.")
-    published: float
-    unit: Literal["ms", "ratio", "per_minute", "d"] = Field(description="Of `published`, `ours` and `ours_after_ack`.")
-    published_count: int | None = Field(
-        default=None, description="Of a row of a published table of percentiles: how many took at most so long."
-    )
-    count: int | None = Field(default=None, description="The same of ours; None where none was published.")
-    bound: Literal["above", "up_to"] | None = Field(
-        default=None, description="Where `published` is a limit: the paper says more than this, or at most this."
-    )
-    source: str
-    ours: Estimate = Field(description="From t4 - t1; of operations t2 - t1.")
-    ours_after_ack: Estimate | None = Field(description="From t4 - t2. None for operations.")
-    ratio: Estimate
-    ratio_after_ack: Estimate | None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from stepbench.contracts.base import BrokenRule, Contract, refuse, repeated_names
-from stepbench.contracts.target import Capacity
+from stepbench.contracts.capacity import Capacity
 from stepbench.contracts.workload import ClosedLoad
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from stepbench.contracts.across_trials import GroupResult, ScalingCurve, TriggerShare
+from stepbench.contracts.across_trials import ClockCheck, GroupResult, ScalingCurve, TriggerShare, Verdict
 from stepbench.contracts.base import Contract, drop_field
-from stepbench.contracts.cause import plain_cause
 from stepbench.contracts.chart_data import (
     BoxStats,
     EcdfCurve,
@@ -23,29 +22,25 @@ from stepbench.contracts.chart_data import (
     StallSpan,
     WindowSample,
 )
-from stepbench.contracts.clock_check import ClockCheck
 from stepbench.contracts.cost import Cost, PerDollar, RunCost
 from stepbench.contracts.dataflow.chart_data import DataflowChartData
-from stepbench.contracts.dataflow.medium_answer import MediumAnswer
-from stepbench.contracts.dataflow.published import DagReplication
+from stepbench.contracts.dataflow.media import DagReplication, MediumAnswer
 from stepbench.contracts.dataflow.result import DataflowFindings
 from stepbench.contracts.experiment import ExperimentName
-from stepbench.contracts.measures import (
+from stepbench.contracts.failure import Failure
+from stepbench.contracts.findings import (
     ChangePoint,
     Comparison,
-    Latency,
+    FoundRate,
     Modality,
     Replication,
-    WindowResult,
+    SlowSpells,
+    StoppedPhase,
 )
-from stepbench.contracts.search import FoundRate, StoppedPhase
-from stepbench.contracts.slow_spells import SlowSpells
-from stepbench.contracts.threshold.result import ThresholdResult
-from stepbench.contracts.transfer.chart_data import TransferChartData
+from stepbench.contracts.measures import Latency, WindowResult
+from stepbench.contracts.thresholds import ThresholdResult
 from stepbench.contracts.transfer.plan import PublishedTransfer
-from stepbench.contracts.transfer.result import TransferFindings
-from stepbench.contracts.verdict import Verdict
-from stepbench.errors import shortened
+from stepbench.contracts.transfer.result import TransferChartData, TransferFindings
 
 SUMMARY_SCHEMA = 2
 Scalar = str | int | float | bool | None
@@ -170,18 +165,6 @@ class Invocations(Contract):
     max_memory_mb: int | None = None
 
 
-class Failure(Contract):
-    """Why a trial ended badly: the error's class name, and its message (see `cause.plain_cause`)."""
-
-    error: str
-    cause: str
-
-    @field_validator("cause")
-    @classmethod
-    def _message(cls, cause: str) -> str:
-        return shortened(plain_cause(cause))
-
-
 class TrialSummary(Contract):
     """One trial, as `summary.json` shows it."""
 
@@ -249,20 +232,6 @@ class TrialSummary(Contract):
     def skipped(self) -> bool:
         """Return whether it was not to run where the run was started."""
         return any(caveat.kind == "skipped" for caveat in self.caveats)
-
-
-class SkippedTrial(Contract):
-    """A trial of the plan that was left out, because its store could not start where the run was started."""
-
-    name: str
-    store: str
-    reason: str
-
-
-class SkippedTrials(Contract):
-    """`runs/<run>/skipped.json`."""
-
-    trials: tuple[SkippedTrial, ...]
 
 
 class TrialResult(Contract):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from stepbench.contracts.base import BrokenRule, Contract, refuse
-from stepbench.contracts.delay import ConstantDelay, Delay
+from stepbench.contracts.base import Contract, refuse
+from stepbench.contracts.capacity import ConstantDelay, Delay, OnDemandCapacity, TableCapacity
 from stepbench.contracts.endpoint import EndpointForm, endpoint_rules
-from stepbench.contracts.tuned import AsReleased, Tuning
+from stepbench.contracts.tuning import AsReleased, Tuning
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 Receiver = Literal["ReceiveEvents", "CheckClock"]
 ETCD_QUOTA_GIB = 8  # of the stack's nodes and the local server: the most that etcd's documentation suggests
@@ -98,60 +98,6 @@ class S3Target(StoreTarget):
     filters: ClassVar = "key"
     endpoint_form: ClassVar = "url"
     needs_endpoint: ClassVar = False
-
-
-class ProvisionedCapacity(Contract):
-    """Read and write units that the table is created with, or scaled to."""
-
-    mode: Literal["provisioned"] = "provisioned"
-    read_units: int = Field(default=5, ge=1, le=40_000)
-    write_units: int = Field(ge=1, le=40_000)
-
-
-class OnDemandCapacity(Contract):
-    """Pay per request, optionally pre-warmed."""
-
-    mode: Literal["on_demand"] = "on_demand"
-    warm_write_units: int | None = Field(default=None, ge=4_000, le=1_000_000)
-
-
-class AutoscaledCapacity(Contract):
-    """Provisioned write units that Application Auto Scaling moves between two bounds; read units stay."""
-
-    mode: Literal["autoscaled"]
-    read_units: int = Field(default=5, ge=1, le=40_000)
-    min_write_units: int = Field(ge=1, le=40_000)
-    max_write_units: int = Field(ge=1, le=40_000)
-    target_utilisation_percent: int = Field(default=70, ge=20, le=90)
-
-    @model_validator(mode="after")
-    def _bounds_in_order(self) -> Self:
-        refuse(_bound_rules("write_units", self.min_write_units, self.max_write_units))
-        return self
-
-
-class ServerlessCapacity(Contract):
-    """Between which bounds Aurora Serverless v2 moves, in ACU (halves). Torn down to what it was before."""
-
-    mode: Literal["serverless_v2"]
-    min_acu: float = Field(ge=0.5, le=256, multiple_of=0.5)
-    max_acu: float = Field(ge=1, le=256, multiple_of=0.5)
-
-    @model_validator(mode="after")
-    def _bounds_in_order(self) -> Self:
-        refuse(_bound_rules("acu", self.min_acu, self.max_acu))
-        return self
-
-
-def _bound_rules(of: str, low: float, high: float) -> Iterator[BrokenRule]:
-    if high < low:
-        yield BrokenRule(f"max_{of}", f"is below min_{of} ({low:g})", f"Raise max_{of} or lower min_{of}.")
-
-
-TableCapacity = Annotated[ProvisionedCapacity | OnDemandCapacity | AutoscaledCapacity, Field(discriminator="mode")]
-Capacity = Annotated[
-    ProvisionedCapacity | OnDemandCapacity | AutoscaledCapacity | ServerlessCapacity, Field(discriminator="mode")
-]
 
 
 class DynamoDbTarget(StoreTarget):

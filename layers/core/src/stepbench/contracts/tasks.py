@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import AwareDatetime, Field
 
 from stepbench.contracts.base import Contract, ForeignText
+from stepbench.contracts.failure import Failure
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.result import Failure
 from stepbench.contracts.trial import LoadFrom
 
 FLAGS_LIVE_S = 90 * 86_400

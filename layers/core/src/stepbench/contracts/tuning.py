@@ -1,6 +1,9 @@
 """
 How Cassandra is configured: the five parameters that are tuned, what a node has, and what a change of them took.
 
+Then the model that `stepbench tune` makes, and what was decided by it while the store ran; there, a configuration of
+None is the released one.
+
 Their published advice: concurrent writes eight a core; the file cache a quarter of the heap, 512 MiB at most; the
 memtable's clean-up threshold from 0.11 (disks that turn) to 0.33 (that do not); compactors as many as disks or cores,
 whichever are fewer, from 2 to 8 a core. No ranges were published with it: those here are ours.
@@ -8,11 +11,12 @@ whichever are fewer, from 2 to 8 a core. No ranges were published with it: those
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
-from stepbench.contracts.base import Contract
+from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES, StageName
 
 Compaction = Literal["STCS", "LCS", "TWCS", "UCS"]
 """Size-tiered, levelled, by time windows, unified: how files are merged."""
@@ -28,7 +32,6 @@ NODE_SETTINGS = (
 """What tuning writes into cassandra.yaml, for which a node is started anew."""
 COMMANDS = ("setconcurrentcompactors", "setconcurrency")
 """What tuning asks nodetool for, while the node runs."""
-
 RESTARTED_FOR = ("file_cache_mib", "memtable_cleanup_threshold")
 """Of the parameters, those for which a node is started anew; the others change while it runs."""
 
@@ -98,3 +101,178 @@ class AppliedConfiguration(Contract):
     after: EffectiveConfiguration
     changed: tuple[str, ...]
     away_s: float = 0.0
+
+
+ModelName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$", max_length=40)]
+MAX_POINTS = 400
+
+
+class StoreWorkload(Contract):
+    """What a store is asked for: W. Blobs of one size, put and got by so many clients at once."""
+
+    read_share: float = Field(ge=0, le=1, description="Gets by all requests; 0.5 of a scatter, more of a broadcast.")
+    blob_bytes: int = Field(ge=1, le=256 * 2**20)
+    clients: int = Field(ge=1, le=1_000)
+
+
+class ModelPoint(Contract):
+    """One configuration under one workload, several times: H(W, C) as it was measured, in requests a second."""
+
+    workload: StoreWorkload
+    configuration: CassandraConfiguration | None = Field(description="None: as released.")
+    per_s: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=1, max_length=50)
+
+
+class Confirmation(Contract):
+    """
+    A found configuration beside the released one, both started anew each time; gain is the ratio of throughputs.
+
+    gain_low, gain_high: the 95 % interval of the median ratio; None for fewer than six starts, which have none.
+    """
+
+    workload: StoreWorkload
+    configuration: CassandraConfiguration | None = Field(description="None: as released.")
+    gains: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=1, max_length=50, description="One a start.")
+    found_gain: float = Field(gt=0, description="As the search has seen it, on the starts that chose it.")
+    gain: float = Field(gt=0)
+    gain_low: float | None = Field(default=None, gt=0)
+    gain_high: float | None = Field(default=None, gt=0)
+    predicted_per_s: float = Field(gt=0)
+    measured_per_s: float = Field(gt=0)
+
+    @property
+    def starts(self) -> int:
+        """Return how often both were started anew."""
+        return len(self.gains)
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the gain is one for sure: the whole interval is above 1."""
+        return self.gain_low is not None and self.gain_low > 1
+
+
+class TunedModel(Contract):
+    """What `stepbench tune` has found on one machine: it is of use there, and on its like."""
+
+    name: ModelName
+    made_at: AwareDatetime
+    machine: str = Field(max_length=300)
+    provider: str = Field(max_length=200, description="Name and version of what was tuned.")
+    cores: int = Field(ge=1)
+    heap_mib: int = Field(ge=1)
+    restart_s: float = Field(gt=0, description="T_r with a restart: from its stop until it takes connections again.")
+    live_s: float = Field(ge=0, description="T_r of a change while the store runs; load waits for it all the same.")
+    points: tuple[ModelPoint, ...] = Field(min_length=1, max_length=MAX_POINTS)
+    confirmations: tuple[Confirmation, ...] = Field(default=(), max_length=50)
+
+    @property
+    def candidates(self) -> tuple[CassandraConfiguration | None, ...]:
+        """Return the released configuration, and those whose gain has held when they were started anew."""
+        held = (each.configuration for each in self.confirmations if each.holds)
+        return tuple(dict.fromkeys((None, *held)))
+
+
+class Expected(Contract):
+    """A stretch of the look-ahead: this workload for so long."""
+
+    workload: StoreWorkload
+    duration_s: float = Field(gt=0)
+
+
+class TuningDecision(Contract):
+    """
+    Whether a store was reconfigured before a phase, and all that this was decided by.
+
+    Throughputs in requests a second, benefits and cost in requests: `new_benefit` - `old_benefit` > `cost` decides.
+    """
+
+    phase: str
+    dag: str
+    decided_ns: int = Field(ge=0, description="Since the epoch.")
+    mode: Literal["static", "adaptive"]
+    ahead: tuple[Expected, ...] = Field(max_length=200, description="None where nothing is passed on.")
+    old: CassandraConfiguration | None = Field(description="None: as released.")
+    new: CassandraConfiguration | None = Field(description="The best other one, also where it was not worth it.")
+    nodes: int = Field(ge=1, description="That would be reconfigured: M.")
+    old_per_s: float = Field(ge=0, description="H of the coming workload, as it is configured.")
+    new_per_s: float = Field(ge=0)
+    old_benefit: float = Field(ge=0)
+    new_benefit: float = Field(ge=0)
+    cost: float = Field(ge=0)
+    reconfiguration_s: float = Field(ge=0, description="T_r, as the model has it.")
+    reconfigure: bool
+    reason: str = Field(max_length=500)
+
+    @property
+    def configured(self) -> CassandraConfiguration | None:
+        """Return what the store has after it."""
+        return self.new if self.reconfigure else self.old
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        same = self.reconfigure and self.old == self.new
+        refuse([BrokenRule("new", "is what the store has", "Do not reconfigure.")] if same else [])
+        return self
+
+
+class TuningStep(Contract):
+    """One phase's decision, and what came of it: None where the store was not looked at."""
+
+    decision: TuningDecision
+    done: AppliedConfiguration | None = None
+
+    @property
+    def reconfigured(self) -> bool:
+        """Return whether anything of the store was changed."""
+        return self.done is not None and bool(self.done.changed)
+
+
+class TuningMode(Contract):
+    """How a store comes to its configuration."""
+
+    tunes: ClassVar[bool] = True
+
+    def configures(self, phase: int) -> bool:
+        """Return whether the store may be configured before a phase."""
+        return self.tunes and phase >= 0
+
+
+class AsReleased(TuningMode):
+    """Nothing is set: what the store came with."""
+
+    mode: Literal["default"] = "default"
+    tunes: ClassVar = False
+
+
+class ByModel(TuningMode):
+    """Configured by a model, for what the DAGs are expected to ask."""
+
+    model: TunedModel | ModelName = Field(default="local", description="A shipped model's name, or a model itself.")
+    blob_bytes: dict[StageName, Annotated[int, Field(ge=1, le=MAX_OBJECT_BYTES)]] = Field(
+        default={}, max_length=20, description="Of an object, by the DAG's name; without it, as the DAG's stages say."
+    )
+
+
+class StaticTuning(ByModel):
+    """Configured once, before the first phase."""
+
+    mode: Literal["static"]
+    settings: CassandraConfiguration | None = Field(
+        default=None, description="Without it, the model's best for all phases together."
+    )
+
+    def configures(self, phase: int) -> bool:
+        """See `TuningMode`: before the first one."""
+        return phase == 0
+
+
+class AdaptiveTuning(ByModel):
+    """Configured anew before a phase wherever the model says that it pays."""
+
+    mode: Literal["adaptive"]
+    look_ahead_s: float = Field(
+        default=300, ge=1, le=86_400, description="T_L: how much of the phases to come counts. Published without value."
+    )
+
+
+Tuning = Annotated[AsReleased | StaticTuning | AdaptiveTuning, Field(discriminator="mode")]

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.target import (
-    AutoscaledCapacity,
-    Capacity,
-    DynamoDbTarget,
-    OnDemandCapacity,
-    ProvisionedCapacity,
-)
+from stepbench.contracts.capacity import AutoscaledCapacity, Capacity, OnDemandCapacity, ProvisionedCapacity
+from stepbench.contracts.target import DynamoDbTarget
 from stepbench.costs.dynamodb import blob_write_units
 
 if TYPE_CHECKING:

@@ -14,15 +14,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.target import AutoscaledCapacity, DynamoDbTarget, OnDemandCapacity, ProvisionedCapacity
+from stepbench.contracts.capacity import AutoscaledCapacity, OnDemandCapacity, ProvisionedCapacity
+from stepbench.contracts.target import DynamoDbTarget
 from stepbench.costs import prices
 from stepbench.costs.prices import READS, WRITES, line, record_bytes, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.contracts.capacity import Capacity
     from stepbench.contracts.plan import TrialPlan
-    from stepbench.contracts.target import Capacity
     from stepbench.contracts.workload import Workload
     from stepbench.costs.prices import Amount, Offered, Stretch
 

@@ -13,8 +13,8 @@ from stepbench.contracts.workload import Kind
 from stepbench.costs.price_table import DEFAULT_REGION, find_price
 
 if TYPE_CHECKING:
+    from stepbench.contracts.capacity import Capacity
     from stepbench.contracts.cost import Part
-    from stepbench.contracts.target import Capacity
     from stepbench.contracts.workload import Workload
 
 

@@ -25,9 +25,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from stepbench.contracts.api import PlanInfo, ProblemDetails, RunFilter, RunList, RunView
-    from stepbench.contracts.dashboard import CheckedForm, PlanTrend, QueuedRun
-    from stepbench.contracts.verdict import RunComparison
+    from stepbench.contracts.across_trials import RunComparison
+    from stepbench.contracts.api import (
+        CheckedForm,
+        PlanInfo,
+        PlanTrend,
+        ProblemDetails,
+        QueuedRun,
+        RunFilter,
+        RunList,
+        RunView,
+    )
 
 STATES = ("submitted", "queued", "running", *ENDED_STATES)
 MOST_CHARTS = 9

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
-from stepbench.model.errors import connect_error, is_lasting, lost_connection
-from stepbench.model.logins import with_login_remedy
+from stepbench.model.errors import connect_error, is_lasting, lost_connection, with_login_remedy
 from stepbench.settings import Settings
 from stepbench.wire.addresses import endpoint_error
 from stepbench.wire.connect import tls_context

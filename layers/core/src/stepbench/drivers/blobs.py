@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
 from stepbench.errors import StepbenchError
 from stepbench.model.errors import connect_error
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.wire.stream import StreamEndedError
 
 if TYPE_CHECKING:

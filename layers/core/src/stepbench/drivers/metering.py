@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from stepbench.contracts.metric import Metric
+from stepbench.contracts.capacity import Metric
 from stepbench.drivers.cloudwatch import MetricSeries, read_utilisation
 from stepbench.drivers.protocol import Meter, Reading
 from stepbench.drivers.registry import room_of

@@ -18,9 +18,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import uncancellable
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import TIMEOUT
-from stepbench.model.pending import result_of
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome, Request, result_of
 from stepbench.workload.arrivals import slice_counts
 from stepbench.workload.operations import Contents
 from stepbench.workload.payloads import all_matching
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.model.pending import PendingRequest
+    from stepbench.model.request import PendingRequest
 
     WriteBatch = Callable[[Sequence[Request]], Awaitable[str]]
     """Writes all of them, whether they are there or not; "" or the store's error. Bounded in time."""

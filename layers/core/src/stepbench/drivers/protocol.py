@@ -22,9 +22,7 @@ from stepbench.clock import Clock
 from stepbench.contracts.plan import Scale, TrialSpec
 from stepbench.contracts.tuning import AppliedConfiguration, CassandraConfiguration, EffectiveConfiguration
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.change import ChangeBatch
-from stepbench.model.pending import PendingRequest
-from stepbench.model.request import Request
+from stepbench.model.request import ChangeBatch, PendingRequest, Request
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.load.open_loop import ABANDON_TIMEOUT_S, CANCEL_DRAIN_S
-from stepbench.model.pending import FailedRequest, failed_in_driver
-from stepbench.model.result import Outcome
+from stepbench.model.request import FailedRequest, Outcome, failed_in_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.load.recorder import GrowingRecorder
     from stepbench.load.timer import Timer
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.result import Result
+    from stepbench.model.request import PendingRequest, Result
 
 _OK = Outcome.OK
 BACK_OFF_NS, LONGEST_BACK_OFF_NS = 10_000_000, 1_000_000_000

@@ -11,7 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.slow_spells import SlowSpells
+from stepbench.contracts.findings import SlowSpells
 from stepbench.stats.slow_spells import find_slow_spells
 
 if TYPE_CHECKING:

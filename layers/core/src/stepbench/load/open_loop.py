@@ -14,7 +14,7 @@ from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.model.pending import FailedRequest, failed_in_driver
+from stepbench.model.request import FailedRequest, failed_in_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.load.recorder import Recorder
     from stepbench.load.timer import Timer
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.result import Result
+    from stepbench.model.request import PendingRequest, Result
 
 CANCEL_DRAIN_S = 2.0
 ABANDON_TIMEOUT_S = 2.0

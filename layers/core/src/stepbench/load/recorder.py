@@ -12,7 +12,7 @@ import numpy as np
 
 from stepbench.errors import LONGEST_ERROR
 from stepbench.model.errors import OTHER_ERRORS
-from stepbench.model.result import ConnectionParts, Result
+from stepbench.model.request import ConnectionParts, Result
 from stepbench.records.formats.columns import UNSENT, PendingRows, Rows
 
 if TYPE_CHECKING:

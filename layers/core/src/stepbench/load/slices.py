@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.workload import ClosedLoad, Workload
     from stepbench.drivers.protocol import Driver
     from stepbench.load.timer import Timer
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
-    from stepbench.model.result import Result
+    from stepbench.model.request import PendingRequest, Request, Result
 
 PREPARED = 1_000_000
 """Choices made before the clock starts, in some 0.3 s and 20 MB; what comes after them is made as it is reached."""

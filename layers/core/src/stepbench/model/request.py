@@ -1,11 +1,74 @@
-"""What is asked of a store: one request, of a trigger's write or of an operation."""
+"""
+A request on its way: asked of a store, prepared ahead of its time, sent when it is due, answered in a callback.
+
+Every driver has one way to prepare a request, `prepare_request`; what it returns is a `PendingRequest`. A driver whose
+request takes several steps returns a `CoroutineRequest`; whoever wants to wait for a result uses `perform`. What a
+watch sees of its effect is a `Change`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+import asyncio
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stepbench.contracts.workload import Kind
+from stepbench.model.errors import NO_ANSWER, WITHDRAWN, DriverError, driver_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from stepbench.clock import Clock
+
+
+class Outcome(IntEnum):
+    """
+    How a request ended.
+
+    OK: acknowledged. FAILED: the store said no, so nothing has happened. UNKNOWN: no answer (time-out, connection cut,
+    undecodable answer), so it may have happened.
+    """
+
+    OK = 0
+    FAILED = 1
+    UNKNOWN = 2
+
+
+class ConnectionParts(NamedTuple):
+    """What a request on a connection of its own took, in ns; 0 where there is no TLS or authentication."""
+
+    connect_ns: int
+    tls_ns: int
+    authenticate_ns: int
+    operate_ns: int
+
+
+class Result(NamedTuple):
+    """
+    The end of one request. Times are ns since the epoch by the writer's clock.
+
+    t1_ns: the request is handed to the kernel (the last statement before the send). t2_ns: the answer is in hand (the
+    first statement after it), refusals too; for UNKNOWN the moment of giving up. Both enclose the connection's making,
+    where the request has one of its own, and retries.
+    token: the store's own name for the change (S3 version id, etcd revision), "" where it has none.
+    error: for FAILED and UNKNOWN the store's code, or one of `model.errors`. A read that finds no record is FAILED with
+    "not_found": what is read was written before. So is one that returns anything but a value of its record, with
+    "wrong_value" (`workload.checks`).
+    retries: after conflicts, by the driver, as the store's documentation demands.
+    connecting: the parts of the time, without reuse of connections.
+    """
+
+    t1_ns: int
+    t2_ns: int
+    outcome: Outcome
+    token: str = ""
+    error: str = ""
+    retries: int = 0
+    connecting: ConnectionParts | None = None
+
 
 PROBED = frozenset({Kind.READ, Kind.INSERT})
 """Kinds of request by which a store is asked whether it is ready, whatever the workload's mix."""
@@ -28,3 +91,179 @@ class Request(NamedTuple):
     fields: Mapping[str, str] | None = None
     rows: int = 0
     client: int = 0
+
+
+class Change(NamedTuple):
+    """
+    One change that a watch has seen; of a deletion `value` is the key.
+
+    `position` orders changes and names one (etcd: mod_revision).
+    """
+
+    value: bytes
+    position: int
+
+
+class ChangeBatch(NamedTuple):
+    """Changes that arrived together, stamped before anything of them was parsed."""
+
+    t4_ns: int
+    changes: Sequence[Change]
+
+
+class PendingRequest(Protocol):
+    """A request of which all is done that can be done before it is sent; for one use."""
+
+    def send(self, done: Callable[[Result], None]) -> None:
+        """
+        Hand it to the kernel now, or where nothing can be sent now as soon as possible.
+
+        Never raises for what the store or the network does. `done` is called exactly once, on the loop, with the
+        result; from within this call only if nothing was sent, and so never with OK.
+        """
+        ...
+
+    def abandon(self) -> None:
+        """
+        Stop waiting for the answer, once it was sent: `done` is called in one of the loop's next turns at the latest.
+
+        The result is UNKNOWN, or what is known: FAILED and `WITHDRAWN` where nothing of it has left us. Nothing happens
+        where `done` has been called.
+        """
+        ...
+
+
+class PreparesRequests(Protocol):
+    """The part of a driver that offers requests."""
+
+    def prepare_request(self, request: Request) -> PendingRequest:
+        """Return the request with all done but the sending."""
+        ...
+
+
+class WithdrawnError(asyncio.CancelledError):
+    """
+    The task of a request was cancelled at a moment when its result was known.
+
+    Nothing of it had left us, or all that had was answered. It is still a cancellation, so that the task ends; any
+    other one leaves it open whether the store has done something.
+    """
+
+    def __init__(self, result: Result) -> None:
+        super().__init__()
+        self.result = result
+
+
+class CoroutineRequest:
+    """
+    `PendingRequest` of a coroutine function that performs it, in a task of its own.
+
+    What a driver raises against its contract must not cost the other records: the result is UNKNOWN.
+    """
+
+    __slots__ = ("_clock", "_done", "_start", "_started_ns", "_task")
+
+    def __init__(self, start: Callable[[], Coroutine[Any, Any, Result]], clock: Clock) -> None:
+        self._start = start
+        self._clock = clock
+        self._started_ns = 0
+        self._done: Callable[[Result], None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def send(self, done: Callable[[Result], None]) -> None:
+        """See `PendingRequest`."""
+        self._done = done
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def abandon(self) -> None:
+        """See `PendingRequest`."""
+        if self._task is None or self._task.done():
+            return
+        self._task.cancel()
+        if not self._started_ns:  # it is never going to start
+            now_ns = self._clock.now_ns()
+            self._finish(Result(now_ns, now_ns, Outcome.FAILED, error=WITHDRAWN))
+
+    async def _run(self) -> None:
+        self._started_ns = self._clock.now_ns()
+        try:
+            result = await self._start()
+        except WithdrawnError as withdrawn:
+            result = withdrawn.result
+        except asyncio.CancelledError:
+            result = self._unknown(NO_ANSWER)
+        except Exception as error:  # noqa: BLE001 -- see the class
+            result = self._unknown(driver_error(error))
+        self._finish(result)
+
+    def _unknown(self, error: str) -> Result:
+        return Result(self._started_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=error)
+
+    def _finish(self, result: Result) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(result)
+
+
+class FailedRequest:
+    """
+    `PendingRequest` of what the driver could not even prepare.
+
+    A driver that breaks its contract must not cost the other records, so that this one is UNKNOWN.
+    """
+
+    def __init__(self, error: Exception, clock: Clock) -> None:
+        self._error = error
+        self._clock = clock
+
+    def send(self, done: Callable[[Result], None]) -> None:
+        """See `PendingRequest`."""
+        done(failed_in_driver(self._error, self._clock))
+
+    def abandon(self) -> None:
+        """See `PendingRequest`."""
+
+
+def failed_in_driver(error: Exception, clock: Clock) -> Result:
+    """Return what is known of a request at which the driver broke."""
+    now_ns = clock.now_ns()
+    return Result(now_ns, now_ns, Outcome.UNKNOWN, error=driver_error(error))
+
+
+async def perform(driver: PreparesRequests, request: Request) -> Result:
+    """
+    Prepare and send a request that is not measured, and wait for its result.
+
+    Raises:
+        Exception: the driver itself broke. The result of a measured request would say so; here nobody would read it.
+        WithdrawnError: as `result_of`.
+    """
+    result = await result_of(driver.prepare_request(request))
+    if isinstance(result.error, DriverError):
+        raise result.error.cause
+    return result
+
+
+async def result_of(pending: PendingRequest) -> Result:
+    """
+    Send a request, and wait for its result. When the waiting is cancelled, the request is abandoned.
+
+    Raises:
+        WithdrawnError: it was cancelled, and its result is known: nothing of it had left us, or all that had was
+            answered.
+    """
+    answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+    pending.send(partial(_settle, answered))
+    try:
+        return await asyncio.shield(answered)
+    except asyncio.CancelledError:
+        pending.abandon()
+        result = await answered  # in one of the loop's next turns, if it is not there yet
+        if result.outcome is Outcome.UNKNOWN:
+            raise
+        raise WithdrawnError(result) from None
+
+
+def _settle(answered: asyncio.Future[Result], result: Result) -> None:
+    if not answered.done():
+        answered.set_result(result)

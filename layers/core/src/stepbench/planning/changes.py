@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.contracts.remedies import alternatives, near_miss
+from stepbench.contracts.base import alternatives, near_miss
 from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.problems import shown
 from stepbench.planning.schema import path_text

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.target import AutoscaledCapacity, DynamoDbTarget
+from stepbench.contracts.capacity import AutoscaledCapacity
+from stepbench.contracts.target import DynamoDbTarget
 from stepbench.costs.price_table import table_date
 from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.experiments.estimates import budgeted

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
+from stepbench.contracts.base import alternatives, near_miss
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.remedies import alternatives, near_miss
 from stepbench.errors import Problem, without_queries
 from stepbench.planning.problems import problems_of, shown
 from stepbench.planning.schema import path_text

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import stepbench
-from stepbench.contracts.remedies import alternatives
+from stepbench.contracts.base import alternatives
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.problems import shown
 from stepbench.planning.reading import MAX_PLAN_BYTES

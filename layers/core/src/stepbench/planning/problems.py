@@ -6,8 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.base import RULE_ERROR
-from stepbench.contracts.remedies import alternatives, near_miss
+from stepbench.contracts.base import RULE_ERROR, alternatives, near_miss
 from stepbench.errors import HIDDEN, MOST_PROBLEMS, NOT_LISTED, Problem
 from stepbench.planning.schema import Location, fields, locate, path_text, place_of, value_at
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepbench.contracts.base import alternatives, near_miss
 from stepbench.contracts.experiment import traits_of
-from stepbench.contracts.remedies import alternatives, near_miss
-from stepbench.contracts.threshold.parser import ThresholdError, parse_threshold
-from stepbench.contracts.threshold.words import OF_TRIGGERS
+from stepbench.contracts.threshold_grammar import ThresholdError, parse_threshold
+from stepbench.contracts.thresholds import OF_TRIGGERS
 from stepbench.errors import Problem
 from stepbench.planning.problems import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.threshold.words import Threshold
+    from stepbench.contracts.thresholds import Threshold
     from stepbench.planning.expansion import Expanded
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.chart_data import PhaseSpan, RateBins
-    from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality, WindowResult
+    from stepbench.contracts.findings import ChangePoint, Comparison, Modality
+    from stepbench.contracts.measures import Estimate, WindowResult
     from stepbench.contracts.result import TrialSummary
     from stepbench.report.run import RunView, TrialView
 

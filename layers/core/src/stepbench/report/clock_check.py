@@ -16,8 +16,8 @@ from stepbench.report.labels import columns, short
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from stepbench.contracts.across_trials import ClockCheck, ClockComparison
     from stepbench.contracts.chart_data import WindowSample
-    from stepbench.contracts.clock_check import ClockCheck, ClockComparison
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
     from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns

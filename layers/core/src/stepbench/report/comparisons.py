@@ -13,7 +13,8 @@ from stepbench.report.labels import window_label
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.measures import Estimate, Replication
+    from stepbench.contracts.findings import Replication
+    from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.report.run import RunView, TrialView
 

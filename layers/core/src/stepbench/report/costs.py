@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.cost import CostItem, PerDollar, RunCost
-    from stepbench.contracts.manifest import Manifest
+    from stepbench.contracts.documents import Manifest
     from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.report.labels import WindowRow
 

@@ -10,7 +10,7 @@ from stepbench.report import document as doc
 from stepbench.report import numbers
 
 if TYPE_CHECKING:
-    from stepbench.contracts.deliveries import Deliveries
+    from stepbench.contracts.measures import Deliveries
     from stepbench.contracts.result import Invocations
     from stepbench.report.run import RunView
 

@@ -18,7 +18,7 @@ from stepbench.report.labels import window_label
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.measures import Modality
+    from stepbench.contracts.findings import Modality
     from stepbench.report.boxes import Box, BoxFigure
     from stepbench.report.datasets import EcdfFigure
     from stepbench.report.run import RunView, TrialView

@@ -12,8 +12,8 @@ from stepbench.report.words import state_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepbench.contracts.documents import Manifest
     from stepbench.contracts.experiment import ExperimentName, LatencyDefinition
-    from stepbench.contracts.manifest import Manifest
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
     from stepbench.report.labels import WindowRow
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.chart_data import PhaseSpan, RateBins
-    from stepbench.contracts.measures import ChangePoint
+    from stepbench.contracts.findings import ChangePoint
     from stepbench.contracts.result import TrialResult
     from stepbench.report.changes import StepGap
     from stepbench.report.labels import Columns, Row

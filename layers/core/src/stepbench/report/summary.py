@@ -13,16 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stepbench.analysis.thresholds import judge
 from stepbench.contracts.cost import Cost
-from stepbench.contracts.ended import EndedServer
-from stepbench.contracts.result import (
-    SUMMARY_SCHEMA,
-    Caveat,
-    Clock,
-    Failure,
-    RunSummary,
-    TrialResult,
-    TrialSummary,
-)
+from stepbench.contracts.documents import EndedServer
+from stepbench.contracts.failure import Failure
+from stepbench.contracts.result import SUMMARY_SCHEMA, Caveat, Clock, RunSummary, TrialResult, TrialSummary
 from stepbench.errors import ServerEndedError
 from stepbench.report.words import state_of
 
@@ -31,8 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stepbench.contracts.tasks import PreparedTarget
-    from stepbench.contracts.threshold.result import ThresholdResult
-    from stepbench.contracts.threshold.words import Threshold
+    from stepbench.contracts.thresholds import Threshold, ThresholdResult
 
 
 MISSING = "MissingResult"

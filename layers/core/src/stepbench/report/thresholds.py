@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.threshold.words import DEFAULTS
+from stepbench.contracts.thresholds import DEFAULTS
 from stepbench.report import document as doc
 from stepbench.report.labels import window_rows
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepbench.contracts.result import RunSummary, TrialSummary
-    from stepbench.contracts.threshold.result import ThresholdResult
+    from stepbench.contracts.thresholds import ThresholdResult
     from stepbench.report.labels import WindowRow
 
 _MISSED, _UNDECIDED = "threshold missed", "threshold not decided"

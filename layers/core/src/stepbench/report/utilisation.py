@@ -9,7 +9,7 @@ from stepbench.report import document as doc
 from stepbench.report import numbers
 
 if TYPE_CHECKING:
-    from stepbench.contracts.search import FoundRate, Utilisation
+    from stepbench.contracts.findings import FoundRate, Utilisation
     from stepbench.report.run import RunView, TrialView
 
 

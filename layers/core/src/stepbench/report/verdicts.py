@@ -17,9 +17,9 @@ from stepbench.report.words import name_caveat_kind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.contracts.across_trials import ComparedCaveat, Effect, RunComparison, Side, Verdict
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import RunSummary
-    from stepbench.contracts.verdict import ComparedCaveat, Effect, RunComparison, Side, Verdict
 
 MOST_SHOWN = 8
 """More sentences are not read; the table below them has all."""

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.clock import Clock
-    from stepbench.contracts.application import Application, Traces
-    from stepbench.contracts.plan import Plan
+    from stepbench.contracts.plan import Application, Plan, Traces
     from stepbench.services import Services
 
 LIMIT_S = 120

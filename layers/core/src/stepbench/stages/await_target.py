@@ -12,9 +12,7 @@ from stepbench.drivers.preload import preloaded_value
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.experiments.registry import experiment_of
-from stepbench.model.pending import perform
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Request, Result, perform
 from stepbench.records.formats.t4_items import parse_item
 from stepbench.stages.prepare_target import delivery_limit_s
 from stepbench.stages.target_driver import find_unreached, open_driver, refuse_if_cancelled

@@ -23,9 +23,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.aws.access import open_wire
 from stepbench.drivers.dynamodb.items import ItemRequests
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.pending import result_of
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Request, Result, result_of
 from stepbench.services import Services, connect
 from stepbench.stages.event_loop import measuring_runner
 from stepbench.stages.receive_events import open_receiver, receive_events

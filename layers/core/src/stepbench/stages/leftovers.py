@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from stepbench.contracts.failure import Failure
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.result import Failure
 from stepbench.records.storage import layout
 from stepbench.stages.tear_down_target import await_silence, cancel, tear_down
 

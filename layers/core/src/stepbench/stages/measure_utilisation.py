@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stepbench.contracts.findings import Utilisation
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.rules.load import METRICS_WAIT_S
-from stepbench.contracts.search import Utilisation
 from stepbench.contracts.tasks import MeasureUtilisationInput, MeasureUtilisationOutput
 from stepbench.drivers.metering import build_meter
 from stepbench.drivers.protocol import Meter, Reading
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.storage import layout
 from stepbench.records.storage.stored import phase_files
 from stepbench.stages.target_driver import refuse_if_cancelled

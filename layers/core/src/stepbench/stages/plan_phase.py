@@ -29,8 +29,8 @@ from stepbench.stats.bracketing import Decision, decide_after, describe_probe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stepbench.contracts.findings import Utilisation
     from stepbench.contracts.plan import FindRate, Phase, TrialRef
-    from stepbench.contracts.search import Utilisation
     from stepbench.services import Services
     from stepbench.settings import Settings
 

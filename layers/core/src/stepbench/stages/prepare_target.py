@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import ValidationError
 
+from stepbench.contracts.documents import Served
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.served import Served
 from stepbench.contracts.target import DynamoDbTarget, S3Target
 from stepbench.contracts.tasks import InputToMake, PreparedTarget, PrepareTargetInput, PrepareTargetOutput
 from stepbench.drivers.preload import PRELOAD_FOR_S

@@ -12,13 +12,14 @@ from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.groups import group_results
 from stepbench.analysis.share import trigger_shares
 from stepbench.analysis.verdicts import MOST_VERDICTS, describe_emulated, plan_verdicts, take_turns
-from stepbench.contracts.ended import EndedServers
+from stepbench.contracts.documents import EndedServers, SkippedTrials
+from stepbench.contracts.failure import Failure
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
-from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
+from stepbench.contracts.result import TrialResult
 from stepbench.contracts.runs import RunRequest
 from stepbench.contracts.tasks import PreparedTarget, RemainingObjects, TornDown
-from stepbench.contracts.threshold.parser import parse_threshold
+from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.errors import PlanError, StepbenchError
 from stepbench.experiments.dataflow.analysis.media import medium_answers
 from stepbench.experiments.dataflow.analysis.published import dag_replications

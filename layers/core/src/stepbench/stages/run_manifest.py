@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench import __version__
+from stepbench.contracts.documents import Manifest
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.manifest import Manifest
 from stepbench.costs.price_table import table_date
 
 if TYPE_CHECKING:

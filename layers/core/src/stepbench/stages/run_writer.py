@@ -34,8 +34,8 @@ from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.stats.histogram import histogram_text
 
 if TYPE_CHECKING:
+    from stepbench.contracts.findings import SlowSpells
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.slow_spells import SlowSpells
     from stepbench.drivers.protocol import Driver
     from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.result import Failure
+from stepbench.contracts.failure import Failure
 from stepbench.contracts.tasks import (
     PreparedTarget,
     RemainingObjects,

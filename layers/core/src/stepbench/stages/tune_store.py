@@ -15,7 +15,7 @@ from stepbench.contracts.identity import parse_event_id
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.tasks import AwaitArrivalsInput
-from stepbench.contracts.tuned import AdaptiveTuning, StaticTuning, TuningDecision, TuningStep
+from stepbench.contracts.tuning import AdaptiveTuning, StaticTuning, TuningDecision, TuningStep
 from stepbench.drivers.registry import room_of
 from stepbench.errors import TargetUnavailableError, TrialCancelledError
 from stepbench.observability import logger

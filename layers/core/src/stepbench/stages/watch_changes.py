@@ -33,7 +33,7 @@ from stepbench.stages.tear_down_target import alive
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
-    from stepbench.model.change import ChangeBatch
+    from stepbench.model.request import ChangeBatch
     from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver
 

@@ -22,8 +22,8 @@ from stepbench import digits
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from stepbench.contracts.findings import Utilisation
     from stepbench.contracts.plan import FindRate
-    from stepbench.contracts.search import Utilisation
 
 HELD_SHARE = 0.98
 """A load of which a smaller share was acknowledged in its time, but for what is in flight, was not held."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.slow_spells import SLOW, SlowSpells
+from stepbench.contracts.findings import SLOW, SlowSpells
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

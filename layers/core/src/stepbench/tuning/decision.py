@@ -18,15 +18,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from stepbench.contracts.tuned import Expected, TuningDecision
+from stepbench.contracts.tuning import Expected, TuningDecision
 from stepbench.tuning.ranges import needs_restart
 from stepbench.tuning.throughput import Throughput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.tuned import StoreWorkload, TunedModel
-    from stepbench.contracts.tuning import CassandraConfiguration
+    from stepbench.contracts.tuning import CassandraConfiguration, StoreWorkload, TunedModel
 
 NO_OTHER = "the model has no other configuration whose gain has held"
 NOTHING_COMES = "no DAG that is to come passes anything on"

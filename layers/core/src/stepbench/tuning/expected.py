@@ -7,7 +7,7 @@ import statistics
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.tuned import Expected, StoreWorkload
+from stepbench.contracts.tuning import Expected, StoreWorkload
 from stepbench.workload.expected_mix import expected_mix
 
 if TYPE_CHECKING:

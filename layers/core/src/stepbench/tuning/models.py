@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.trial import TrialFields
-from stepbench.contracts.tuned import AdaptiveTuning, StaticTuning, TunedModel
+from stepbench.contracts.tuning import AdaptiveTuning, StaticTuning, TunedModel
 from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:

@@ -17,14 +17,13 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.tuned import StoreWorkload
+from stepbench.contracts.tuning import StoreWorkload
 from stepbench.tuning.ranges import squared_distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stepbench.contracts.tuned import ModelPoint
-    from stepbench.contracts.tuning import CassandraConfiguration
+    from stepbench.contracts.tuning import CassandraConfiguration, ModelPoint
 
 _OCTAVES_OF_SIZE, _OCTAVES_OF_CLIENTS = 4.0, 4.0
 """Distances that count as much as the one from gets only to puts only: 64 KiB from 1 MiB, one client from 16."""

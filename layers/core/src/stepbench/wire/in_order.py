@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from stepbench.errors import StepbenchError
 from stepbench.model.errors import CONNECTION_CLOSED, GARBAGE, UNASKED, WITHDRAWN, connect_error
-from stepbench.model.pending import WithdrawnError
-from stepbench.model.result import ConnectionParts, Outcome, Result
+from stepbench.model.request import ConnectionParts, Outcome, Result, WithdrawnError
 from stepbench.wire.connect import dial
 from stepbench.wire.deadline import AnswerDeadline
 from stepbench.wire.socket import ByteSocket, OutgoingBytes

@@ -32,7 +32,7 @@ from stepbench.model.errors import (
     driver_error,
     is_lasting,
 )
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.wire.socket import OutgoingBytes
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from stepbench.experiments.dataflow.tasks.application import ApplicationError, T
 from stepbench.experiments.dataflow.tasks.applications import synthetic
 from stepbench.experiments.dataflow.tasks.objects import IN_FLIGHT
 from stepbench.experiments.dataflow.tasks.sandbox import Kept, Sandbox
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.workload.topology import all_objects, object_key
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from stepbench.records.formats.transfer_columns import TransferColumns
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stepbench.contracts.transfer.chart_data import TransferChartData
+    from stepbench.contracts.transfer.result import TransferChartData
     from stepbench.contracts.transfer.rows import TransferRow
 
 SECOND_NS = 10**9

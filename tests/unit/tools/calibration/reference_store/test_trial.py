@@ -13,7 +13,7 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepbench.contracts.delay import ConstantDelay, StallDelay
+from stepbench.contracts.capacity import ConstantDelay, StallDelay
 from stepbench.contracts.identity import CANARY_PHASE, EventId, trial_tag
 from stepbench.contracts.target import ReferenceTarget
 from stepbench_tools.calibration.reference_store import trial as reference_trial

@@ -16,14 +16,14 @@ from enum import IntEnum
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple, TextIO, assert_never
 
-from stepbench.contracts.delay import BimodalDelay, ConstantDelay, ParetoDelay, StallDelay
+from stepbench.contracts.capacity import BimodalDelay, ConstantDelay, ParetoDelay, StallDelay
 from stepbench.contracts.identity import CANARY_PHASE, EVENT_ID_CHARS, TAG_CHARS, parse_event_id
 from stepbench_tools.calibration.truth import Fate, delivery_line, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.delay import Delay
+    from stepbench.contracts.capacity import Delay
     from stepbench.contracts.target import ReferenceTarget
 
 LONGEST_NS = 10_000_000_000

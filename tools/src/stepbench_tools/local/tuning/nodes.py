@@ -34,8 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from stepbench.contracts.tuned import StoreWorkload
-    from stepbench.contracts.tuning import AppliedConfiguration, CassandraConfiguration, EffectiveConfiguration
+    from stepbench.contracts.tuning import (
+        AppliedConfiguration,
+        CassandraConfiguration,
+        EffectiveConfiguration,
+        StoreWorkload,
+    )
     from stepbench.drivers.cassandra.control import Scalar
     from stepbench_tools.local.stores.cassandra.configuration import Profile
     from stepbench_tools.local.stores.cassandra.java import Installation

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.tuned import ModelPoint, TunedModel
+from stepbench.contracts.tuning import ModelPoint, TunedModel
 from stepbench.digits import counted
 from stepbench.errors import LocalEnvironmentError, TargetUnavailableError
 from stepbench.experiments.dataflow.report.words import format_configuration
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.tuned import Confirmation, StoreWorkload
-    from stepbench.contracts.tuning import CassandraConfiguration, Compaction
+    from stepbench.contracts.tuning import CassandraConfiguration, Compaction, Confirmation, StoreWorkload
     from stepbench_tools.local.tuning.nodes import Fleet, TunedNode
     from stepbench_tools.tuning.search import Searched
 

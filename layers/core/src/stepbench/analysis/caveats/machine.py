@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
-    from stepbench.contracts.slow_spells import SlowSpells
+    from stepbench.contracts.findings import SlowSpells
 
 
 def name_this_machine(found: SlowSpells | None) -> Iterator[Caveat]:

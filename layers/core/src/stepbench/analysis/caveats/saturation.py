@@ -13,7 +13,7 @@ from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measures import MOST_GENERATOR_SHARE
 from stepbench.contracts.result import Caveat
 from stepbench.digits import latency
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.stats.quantiles import min_sample, quantile
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from pydantic import Field, model_validator
 
 from stepbench.contracts.base import Contract, drop_field
 from stepbench.contracts.dataflow.dag import Dag, EdgeKind
-from stepbench.contracts.dataflow.mix import ExpectedMix
+from stepbench.contracts.dataflow.media import ExpectedMix
 from stepbench.contracts.measures import Estimate, Latency
-from stepbench.contracts.tuned import TuningStep
+from stepbench.contracts.tuning import TuningStep
 
 PathPart = Literal[
     "late", "start", "dispatch", "retry", "open", "input", "get", "compute", "put", "rest", "barrier", "end"

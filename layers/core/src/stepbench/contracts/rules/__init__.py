@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
 from stepbench.contracts.published import DAG_METRICS
-from stepbench.contracts.rules import capacity, dataflow, etcd, load, operations
+from stepbench.contracts.rules import etcd, experiments, load
 from stepbench.contracts.target import DynamoDbTarget
 
 if TYPE_CHECKING:
@@ -68,21 +68,21 @@ TRIAL_RULES = (
     load.delete_rules,
     load.watch_rules,
     load.history_rules,
-    capacity.scale_rules,
+    load.scale_rules,
     _phase_rules,
     _endpoint_rules,
     _published_rules,
     load.log_rules,
-    capacity.find_rules,
-    capacity.same_sandbox_rules,
+    load.find_rules,
+    load.same_sandbox_rules,
     etcd.space_rules,
     load.filter_rules,
-    operations.client_rules,
-    operations.dsql_rules,
+    experiments.client_rules,
+    experiments.dsql_rules,
 )
 OWN_RULES = {
-    "trigger": (operations.trigger_rules, dataflow.no_dag_rules),
-    "operations": (operations.operation_rules, dataflow.no_dag_rules),
-    "dataflow": (dataflow.dag_rules, dataflow.medium_rules, dataflow.field_rules),
+    "trigger": (experiments.trigger_rules, experiments.no_dag_rules),
+    "operations": (experiments.operation_rules, experiments.no_dag_rules),
+    "dataflow": (experiments.dag_rules, experiments.medium_rules, experiments.field_rules),
 }
 """What one experiment demands, by its name."""

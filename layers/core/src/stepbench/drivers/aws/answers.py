@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.wire.http1.connection import ABANDONED
 
 if TYPE_CHECKING:

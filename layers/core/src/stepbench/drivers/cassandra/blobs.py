@@ -21,7 +21,7 @@ from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, 
 from stepbench.drivers.cassandra.chunks import Assembly, ChunkedTransfer, create_table, statements_of
 from stepbench.drivers.cassandra.keyspace import CONSISTENCIES, TrialKeyspace, create_keyspace
 from stepbench.model.errors import GARBAGE, lost_connection
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.answers import prepared_id, refusal, rows
 from stepbench.wire.cql.stream import CqlStream

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
 from stepbench.drivers.blobs import TRUNCATED
 from stepbench.model.errors import GARBAGE, NOT_FOUND
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.answers import PERHAPS_DONE, refusal, rows
 from stepbench.wire.cql.stream import StartedRow

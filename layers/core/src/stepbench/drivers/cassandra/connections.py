@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.drivers.cassandra.statements import UNPREPARED, judge
 from stepbench.model.errors import GARBAGE, connect_error
-from stepbench.model.result import Result
+from stepbench.model.request import Result
 from stepbench.wire.cql.connection import CqlAnswer, CqlConnection, CqlRefusedError
 from stepbench.wire.cql.frames import CqlFrame, CqlRequest
 from stepbench.wire.link import LinkedRequest

@@ -28,8 +28,7 @@ from stepbench.drivers.cassandra.statements import (
 )
 from stepbench.drivers.preload import preload_records
 from stepbench.errors import StepbenchError, TargetUnavailableError
-from stepbench.model.pending import CoroutineRequest
-from stepbench.model.result import ConnectionParts, Outcome, Result
+from stepbench.model.request import ConnectionParts, CoroutineRequest, Outcome, Result
 from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.answers import refusal, rows
 from stepbench.wire.link import Links
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
+    from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
     from stepbench.wire.cql.connection import CqlConnection
     from stepbench.wire.cql.frames import CqlRequest

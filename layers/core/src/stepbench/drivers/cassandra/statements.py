@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.cassandra.keyspace import create_keyspace, keyspace_of
 from stepbench.model.errors import GARBAGE, NOT_FOUND
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.wire.cql.answers import PERHAPS_DONE, refusal, rows
 from stepbench.wire.cql.frames import MalformedCqlError
 from stepbench.workload.products import FIELD_BYTES, UPDATED

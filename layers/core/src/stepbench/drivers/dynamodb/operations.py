@@ -32,9 +32,7 @@ from stepbench.drivers.dynamodb.table import DynamoDbStore
 from stepbench.drivers.preload import preload_records
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import CONNECTION_CLOSED, NOT_FOUND, connect_error
-from stepbench.model.pending import CoroutineRequest
-from stepbench.model.request import Request
-from stepbench.model.result import ConnectionParts, Outcome, Result
+from stepbench.model.request import ConnectionParts, CoroutineRequest, Outcome, Request, Result
 from stepbench.wire.http1.aws import SignedRequest
 from stepbench.wire.http1.connection import HttpExchange
 from stepbench.wire.http1.pool import PoolLimits
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialPlan, TrialSpec
-    from stepbench.model.pending import PendingRequest
+    from stepbench.model.request import PendingRequest
     from stepbench.settings import Settings
     from stepbench.wire.http1.pool import HttpDialled
 

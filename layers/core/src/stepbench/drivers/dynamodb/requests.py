@@ -14,8 +14,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.aws.answers import json_error_code, write_result
 from stepbench.drivers.dynamodb.items import PUT, ItemRequests, action_form
 from stepbench.model.errors import NOT_FOUND
-from stepbench.model.request import Request
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Request, Result
 from stepbench.workload.products import NUMBERS, attributes_json
 
 if TYPE_CHECKING:

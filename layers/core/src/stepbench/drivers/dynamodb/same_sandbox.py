@@ -21,8 +21,7 @@ from stepbench.drivers.aws.answers import json_error_code, write_result
 from stepbench.drivers.dynamodb.trigger import DynamoDbDriver
 from stepbench.errors import PlanError, Problem
 from stepbench.model.errors import GARBAGE
-from stepbench.model.pending import CoroutineRequest, PendingRequest
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import CoroutineRequest, Outcome, PendingRequest, Result
 from stepbench.wire.http1.sigv4 import Form
 
 if TYPE_CHECKING:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.target import (
-    AutoscaledCapacity,
-    Capacity,
-    DynamoDbTarget,
-    OnDemandCapacity,
-    ProvisionedCapacity,
-)
+from stepbench.contracts.capacity import AutoscaledCapacity, Capacity, OnDemandCapacity, ProvisionedCapacity
+from stepbench.contracts.target import DynamoDbTarget
 from stepbench.drivers.aws.access import AwsAccess, error_code
 from stepbench.drivers.protocol import in_turn
 from stepbench.errors import TargetUnavailableError

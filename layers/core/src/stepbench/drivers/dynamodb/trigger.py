@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.target import DynamoDbTarget
     from stepbench.drivers.aws.access import AwsAccess
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
+    from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
 
 

@@ -17,7 +17,7 @@ from stepbench.model.errors import (
     TIMEOUT,
     WITHDRAWN,
 )
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.drivers.etcd.answers import ABANDONED
 from stepbench.model.errors import WITHDRAWN, ServerRefusalError
-from stepbench.model.pending import CoroutineRequest, WithdrawnError
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import CoroutineRequest, Outcome, Result, WithdrawnError
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.wire.http2.grpc_connection import GrpcConnection
 from stepbench.wire.link import Link

@@ -30,9 +30,7 @@ from stepbench.drivers.etcd.store import PRELOAD_LANES, EtcdStore, Preloading
 from stepbench.drivers.preload import preload_records
 from stepbench.errors import StepbenchError, TargetUnavailableError
 from stepbench.model.errors import GARBAGE, WRONG_VALUE, connect_error
-from stepbench.model.pending import CoroutineRequest
-from stepbench.model.request import Request
-from stepbench.model.result import ConnectionParts, Outcome, Result
+from stepbench.model.request import ConnectionParts, CoroutineRequest, Outcome, Request, Result
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.workload.checks import RecordCheck
 from stepbench.workload.products import json_blob
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.model.pending import PendingRequest
+    from stepbench.model.request import PendingRequest
     from stepbench.settings import Settings
     from stepbench.wire.addresses import Endpoint
     from stepbench.wire.http2.grpc_connection import GrpcConnection

@@ -21,14 +21,13 @@ from stepbench.drivers.etcd.cluster import DELETE_RANGE, PUT, STATUS, WATCH, Cal
 from stepbench.drivers.etcd.store import PRELOAD_LANES, EtcdStore, Preloading
 from stepbench.drivers.preload import preload_keys
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.change import Change, ChangeBatch
+from stepbench.model.request import Change, ChangeBatch
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
+    from stepbench.model.request import PendingRequest, Request
 
 
 class EtcdDriver(EtcdStore):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
-    from stepbench.contracts.target import ServerlessCapacity
+    from stepbench.contracts.capacity import ServerlessCapacity
     from stepbench.drivers.aws.access import AwsAccess
 
 BEFORE = "stepbench:acu"

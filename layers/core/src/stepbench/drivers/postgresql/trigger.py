@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql
 
+from stepbench.contracts.capacity import ServerlessCapacity
 from stepbench.contracts.identity import matching_head
-from stepbench.contracts.target import PostgresqlTarget, ServerlessCapacity
+from stepbench.contracts.target import PostgresqlTarget
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.aws.access import AwsAccess
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import Scale, TrialSpec
     from stepbench.drivers.sql.access import BoundedConnection
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
+    from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
 
 _PRELOAD_ROWS = 1_000

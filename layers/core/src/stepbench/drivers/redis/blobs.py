@@ -16,7 +16,7 @@ from stepbench.drivers.blobs import TransferTimes, verdict_of, view_of
 from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, describe, server_name
 from stepbench.drivers.redis.nodes import RedisNodes
 from stepbench.model.errors import GARBAGE, NOT_FOUND
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.wire.resp.connection import RespAnswer
 from stepbench.wire.resp.stream import RespStream
 from stepbench.wire.resp.values import ErrorReply

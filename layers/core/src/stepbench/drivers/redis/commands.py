@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.workload import Kind
 from stepbench.model.errors import NOT_FOUND
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.wire.resp.requests import CRLF, command_head, encode_command, string_head
 from stepbench.wire.resp.values import ErrorReply
 from stepbench.workload.products import hash_fields

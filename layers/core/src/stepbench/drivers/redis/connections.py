@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.drivers.redis.commands import judge_reply
 from stepbench.model.errors import connect_error
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.wire.connect import ConnectTimes
 from stepbench.wire.link import LinkedRequest, Links
 from stepbench.wire.resp.connection import LoginRefusedError, RespAnswer, RespConnection

@@ -24,8 +24,7 @@ from stepbench.drivers.redis.keys import RedisKeys
 from stepbench.drivers.redis.nodes import RedisNodes
 from stepbench.errors import StepbenchError, TargetUnavailableError
 from stepbench.model.errors import connect_error
-from stepbench.model.pending import CoroutineRequest
-from stepbench.model.result import ConnectionParts, Outcome, Result
+from stepbench.model.request import ConnectionParts, CoroutineRequest, Outcome, Result
 from stepbench.workload.checks import RecordCheck
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.redis.commands import Command
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
+    from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
     from stepbench.wire.resp.connection import RespAnswer
 

@@ -19,9 +19,8 @@ from stepbench.drivers.preload import preload_keys, write_each
 from stepbench.drivers.reference.framed_socket import FramedSocket
 from stepbench.drivers.reference.frames import Frame, FrameKind, encode_frame, encode_write
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.change import Change, ChangeBatch
 from stepbench.model.errors import CONNECTION_CLOSED, NO_ANSWER, TIMEOUT
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Change, ChangeBatch, Outcome, Result
 from stepbench.wire.addresses import endpoint_error, parse_endpoint, resolve
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
+    from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
     from stepbench.wire.addresses import Endpoint
 

@@ -18,7 +18,7 @@ from stepbench.drivers.aws.answers import write_result, xml_error_code
 from stepbench.drivers.blobs import TransferTimes, verdict_of, view_of
 from stepbench.drivers.s3.versions import ObjectVersions
 from stepbench.model.errors import NOT_FOUND
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.storage.receiver_paths import bucket_place, credentials_of
 from stepbench.wire.connect import ServerAddress, dial, tls_context
 from stepbench.wire.http1.checked_body import send_signed, send_unsigned

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
-    from stepbench.model.result import Result
+    from stepbench.model.request import PendingRequest, Request, Result
     from stepbench.settings import Settings
     from stepbench.wire.http1.connection import HttpRequest
     from stepbench.wire.http1.messages import HttpAnswer

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from psycopg import pq
 
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
-from stepbench.model.errors import connect_error
-from stepbench.model.logins import with_login_remedy
-from stepbench.model.result import ConnectionParts
+from stepbench.model.errors import connect_error, with_login_remedy
+from stepbench.model.request import ConnectionParts
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn

@@ -18,8 +18,7 @@ from stepbench.drivers.sql.pool import ExecutionContext, PreparedExecution, Sess
 from stepbench.drivers.sql.session import SqlSession
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import TIMEOUT, WITHDRAWN
-from stepbench.model.pending import CoroutineRequest, WithdrawnError
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import CoroutineRequest, Outcome, Result, WithdrawnError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan
     from stepbench.drivers.sql.connection import TimedConnection
     from stepbench.drivers.sql.statements import Statements
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
+    from stepbench.model.request import PendingRequest, Request
 
 CONFLICTS = frozenset({"40001"})
 """serialization_failure: what the store asks to be tried again (DSQL: every conflict, since it locks nothing)."""

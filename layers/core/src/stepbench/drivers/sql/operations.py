@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.workload import Workload
     from stepbench.drivers.sql.access import Access, BoundedConnection, PermanentErrors
     from stepbench.drivers.sql.statements import Table
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
+    from stepbench.model.request import PendingRequest, Request
 
 _IS_THERE = "SELECT 1 FROM {table} WHERE {key} = %s"
 

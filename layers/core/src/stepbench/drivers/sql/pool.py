@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import WITHDRAWN
-from stepbench.model.pending import CoroutineRequest
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import CoroutineRequest, Outcome, Result
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.drivers.sql.session import SqlSession
     from stepbench.drivers.sql.statements import Statement
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
+    from stepbench.model.request import PendingRequest, Request
 
 
 class SessionLostError(TargetUnavailableError):

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import pq
 
 from stepbench.model.errors import CONNECTION_CLOSED, NO_ANSWER, TIMEOUT
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -29,7 +29,7 @@ from stepbench.drivers.aws.access import ANSWER_LIMIT_S, AwsAccess, error_code, 
 from stepbench.drivers.aws.answers import json_error_code, write_result
 from stepbench.drivers.dynamodb.items import action_form
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.result import Outcome, Result
+from stepbench.model.request import Outcome, Result
 from stepbench.records.storage import layout
 from stepbench.wire.http1.aws import SignedRequest
 from stepbench.wire.http1.pool import PoolLimits
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.blobs import BlobStore
-    from stepbench.model.pending import PendingRequest
-    from stepbench.model.request import Request
+    from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
     from stepbench.wire.http1.connection import HttpRequest
     from stepbench.wire.http1.messages import HttpAnswer

@@ -10,7 +10,7 @@ from stepbench.analysis.contribution import Contribution, OwnAnalysis, OwnUsage
 from stepbench.analysis.evidence import gather
 from stepbench.analysis.precision import shorten_plan
 from stepbench.analysis.trial import NOTHING_MEASURED, trial_result
-from stepbench.contracts.result import Failure
+from stepbench.contracts.failure import Failure
 from stepbench.experiments.dataflow import caveats
 from stepbench.experiments.dataflow.analysis.costs import Billing
 from stepbench.experiments.dataflow.analysis.evidence import read_dag_records

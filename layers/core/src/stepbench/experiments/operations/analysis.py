@@ -12,7 +12,7 @@ from stepbench.analysis.latency import NS_PER_MS
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measures import ConnectingResult, KindResult, OperationsResult, PercentileRow
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.stats.estimates import percentile_table
 
 if TYPE_CHECKING:

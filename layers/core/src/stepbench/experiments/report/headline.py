@@ -20,9 +20,9 @@ from stepbench.report.words import state_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stepbench.contracts.findings import StoppedPhase
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import RunSummary, TrialSummary
-    from stepbench.contracts.search import StoppedPhase
     from stepbench.report import document as doc
     from stepbench.report.labels import WindowRow
 

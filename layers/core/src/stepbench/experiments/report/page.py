@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    from stepbench.contracts.manifest import Manifest
+    from stepbench.contracts.documents import Manifest
     from stepbench.contracts.result import RunSummary, TrialResult
     from stepbench.experiments.protocol import Report
     from stepbench.report.figures import Drawing

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.result import Failure
-from stepbench.contracts.served import Served
-from stepbench.contracts.slow_spells import SlowSpells
+from stepbench.contracts.documents import Served
+from stepbench.contracts.failure import Failure
+from stepbench.contracts.findings import SlowSpells
 from stepbench.records.formats.report_lines import LogCollection, ReportPage
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import find_served

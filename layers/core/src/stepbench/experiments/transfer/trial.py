@@ -10,7 +10,8 @@ from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.error_words import find_remedies
 from stepbench.analysis.functions import summarise_functions
 from stepbench.analysis.outcomes import name_errors
-from stepbench.contracts.result import Accounting, Caveat, Clock, Failure, TrialResult, TrialSummary
+from stepbench.contracts.failure import Failure
+from stepbench.contracts.result import Accounting, Caveat, Clock, TrialResult, TrialSummary
 from stepbench.contracts.transfer.plan import MIB
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.digits import counted

@@ -25,10 +25,10 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.errors import CorruptRecordsError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.workload.payloads import matching
 
 if TYPE_CHECKING:

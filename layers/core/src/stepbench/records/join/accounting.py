@@ -8,7 +8,7 @@ import numpy as np
 
 from stepbench.contracts.result import Accounting
 from stepbench.errors import AccountingError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.records.join.sent import NOT_OFFERED, UNRECORDED
 

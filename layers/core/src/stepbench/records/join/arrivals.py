@@ -16,7 +16,7 @@ import numpy as np
 from stepbench.contracts.identity import ANY_ATTEMPT, CANARY_PHASE, UNRESOLVED_PHASE
 from stepbench.digits import counted
 from stepbench.errors import AccountingError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.records.formats.narrow import Narrow
 from stepbench.records.formats.t4_items import ItemColumns, shape_of, unpack_together

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.join.first_arrivals import COLD, DISORDER, LATE, WATCH_GAP
 from stepbench.records.join.sent import NOT_OFFERED
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from stepbench.errors import AccountingError
 from stepbench.model.errors import OTHER_ERRORS
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT, ColumnFile
 from stepbench.records.formats.narrow import Narrow
 from stepbench.records.storage.layout import attempt_id, attempt_names

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.digits import counted
 from stepbench.errors import RecordsLostError, RecordsRefusedError, RecordsUnavailableError
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import ColumnHeader, PendingRows, encode
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import FilePointer

@@ -10,9 +10,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import BaseModel
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.documents import Served
+from stepbench.contracts.findings import Utilisation
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.search import Utilisation
-from stepbench.contracts.served import Served
 from stepbench.errors import CorruptRecordsError, RecordsUnavailableError
 from stepbench.records.formats.t4_lines import T4Line, parse_t4_line
 from stepbench.records.storage import layout

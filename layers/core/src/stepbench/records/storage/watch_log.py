@@ -23,7 +23,7 @@ from stepbench.records.storage.layout import Watch
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.model.change import Change, ChangeBatch
+    from stepbench.model.request import Change, ChangeBatch
     from stepbench.records.storage.t4_store import T4Log, T4Store
     from stepbench.records.storage.trial_table import TrialTable
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stepbench.clock import covered
 from stepbench.contracts.dataflow.result import DataflowCost
 from stepbench.experiments.dataflow.prices import WindowUsage, window_costs
-from stepbench.model.spans import covered
 from stepbench.stats.intervals import Series
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.tuned import TuningStep
+from stepbench.contracts.tuning import TuningStep
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import StoredTasks, read_dag_ends
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, parse_event_id
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 from stepbench.records.join.sent import NO_ATTEMPT
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.tuned import TuningStep
+    from stepbench.contracts.tuning import TuningStep
     from stepbench.experiments.dataflow.analysis.costs import Billing
     from stepbench.experiments.dataflow.analysis.evidence import DagRecords
     from stepbench.experiments.dataflow.analysis.executions import Execution

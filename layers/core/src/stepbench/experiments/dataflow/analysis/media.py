@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
-from stepbench.contracts.dataflow.medium_answer import Medium, MediumAnswer
+from stepbench.contracts.dataflow.media import Medium, MediumAnswer
 from stepbench.experiments.dataflow.analysis.groups import dag_groups, medium_names, same_work
 from stepbench.stats.over_runs import mean_over_runs, ratio
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.model.spans import covered
+from stepbench.clock import covered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.dataflow.published import DagReplication
+from stepbench.contracts.dataflow.media import DagReplication
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.published import DAG_METRICS
 from stepbench.digits import counted

@@ -12,7 +12,7 @@ from stepbench.stats.over_runs import mean_over_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from stepbench.contracts.dataflow.medium_answer import Medium, MediumAnswer
+    from stepbench.contracts.dataflow.media import Medium, MediumAnswer
     from stepbench.contracts.dataflow.result import DagWindow, DataflowCost
     from stepbench.contracts.result import RunSummary
     from stepbench.experiments.dataflow.report.trials import FlowTrial

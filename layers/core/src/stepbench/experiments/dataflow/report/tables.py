@@ -12,10 +12,10 @@ from stepbench.report import numbers
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stepbench.contracts.dataflow.published import DagReplication
+    from stepbench.contracts.dataflow.media import DagReplication
     from stepbench.contracts.dataflow.result import DagWindow, EdgeResult, StageResult
     from stepbench.contracts.result import TrialSummary
-    from stepbench.contracts.tuned import TuningStep
+    from stepbench.contracts.tuning import TuningStep
     from stepbench.experiments.dataflow.report.trials import FlowTrial
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from stepbench.contracts.dataflow.dag import Dag
-    from stepbench.contracts.dataflow.mix import ExpectedMix
+    from stepbench.contracts.dataflow.media import ExpectedMix
     from stepbench.contracts.dataflow.result import DagWindow, DataflowFindings
     from stepbench.contracts.result import RunSummary, TrialResult
     from stepbench.experiments.dataflow.report.drawing import Way

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.dataflow.dag import Dag
-    from stepbench.contracts.dataflow.medium_answer import MediumAnswer
-    from stepbench.contracts.dataflow.published import DagReplication
+    from stepbench.contracts.dataflow.media import DagReplication, MediumAnswer
     from stepbench.contracts.dataflow.result import (
         CriticalTask,
         DagWindow,
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
         PathPart,
     )
     from stepbench.contracts.measures import Estimate
-    from stepbench.contracts.tuned import TuningDecision, TuningStep
-    from stepbench.contracts.tuning import CassandraConfiguration
+    from stepbench.contracts.tuning import CassandraConfiguration, TuningDecision, TuningStep
 
 PATH_GROUPS: tuple[tuple[str, tuple[PathPart, ...]], ...] = (
     ("connect, input", ("open", "input")),

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
+from stepbench.contracts.base import near_miss
 from stepbench.contracts.dataflow.dag import Parameter
-from stepbench.contracts.remedies import near_miss
 
 _CHANGE = "Change it, or leave it out for its default."
 

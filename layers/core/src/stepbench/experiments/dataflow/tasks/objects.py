@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from stepbench.contracts.dataflow.rows import BlobRow
 from stepbench.experiments.dataflow.tasks.codec import CodecError, decode, encode
 from stepbench.model.errors import TIMEOUT
-from stepbench.model.result import Outcome
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from stepbench.contracts.chart_data import EcdfCurve
-    from stepbench.contracts.measures import PercentileRow, Replication
+    from stepbench.contracts.findings import Replication
+    from stepbench.contracts.measures import PercentileRow
     from stepbench.contracts.result import TrialResult
     from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns, Row, WindowRow

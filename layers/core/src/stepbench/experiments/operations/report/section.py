@@ -24,7 +24,8 @@ from stepbench.report.windows import CAVEATS, COUNT, PROVIDER, Field, off_page, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.measures import KindResult, OperationsResult, PercentileRow, Replication, WindowResult
+    from stepbench.contracts.findings import Replication
+    from stepbench.contracts.measures import KindResult, OperationsResult, PercentileRow, WindowResult
     from stepbench.contracts.result import RunSummary
     from stepbench.experiments.operations.report.percentiles import PercentileFigure
     from stepbench.report.labels import WindowRow

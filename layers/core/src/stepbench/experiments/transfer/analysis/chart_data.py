@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.transfer.chart_data import (
+from stepbench.contracts.transfer.plan import MIB
+from stepbench.contracts.transfer.result import (
     HourLevel,
     PairPoints,
     ProgressCurve,
@@ -14,7 +15,6 @@ from stepbench.contracts.transfer.chart_data import (
     TransferChartData,
     TransferCurve,
 )
-from stepbench.contracts.transfer.plan import MIB
 from stepbench.experiments.transfer.analysis.reads import pairs_of
 
 if TYPE_CHECKING:

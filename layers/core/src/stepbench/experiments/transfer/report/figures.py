@@ -16,8 +16,13 @@ from stepbench.report.labels import columns, short
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stepbench.contracts.transfer.chart_data import HourLevel, ProgressCurve, TransferChartData, TransferCurve
-    from stepbench.contracts.transfer.result import TransferFindings
+    from stepbench.contracts.transfer.result import (
+        HourLevel,
+        ProgressCurve,
+        TransferChartData,
+        TransferCurve,
+        TransferFindings,
+    )
     from stepbench.report.labels import Columns, Row
 
 NAMES = {"lambda": "Lambda", "fargate": "Fargate", "s3": "S3", "efs": "EFS"}

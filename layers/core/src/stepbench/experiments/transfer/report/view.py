@@ -13,10 +13,10 @@ from stepbench.experiments.transfer.report.figures import TransferFigures, name_
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stepbench.contracts.transfer.chart_data import TransferChartData
     from stepbench.contracts.transfer.plan import PublishedTransfer
     from stepbench.contracts.transfer.result import (
         TransferCell,
+        TransferChartData,
         TransferFindings,
         TransferPair,
     )

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepbench.contracts.base import BrokenRule
-from stepbench.contracts.threshold.parser import ThresholdError, parse_threshold
-from stepbench.contracts.threshold.words import COUNTED, KINDS, OF_KINDS, THRESHOLD_QUANTILES, TIMES, UNITS
+from stepbench.contracts.threshold_grammar import ThresholdError, parse_threshold
+from stepbench.contracts.thresholds import COUNTED, KINDS, OF_KINDS, THRESHOLD_QUANTILES, TIMES, UNITS
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
 SPACES = st.sampled_from(["", " ", "   "])

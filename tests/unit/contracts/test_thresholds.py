@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepbench.contracts.threshold.result import ThresholdResult
+from stepbench.contracts.thresholds import ThresholdResult
 
 
 @pytest.mark.parametrize(("passed", "state"), [(True, "passed"), (False, "failed")])

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
 
-from stepbench.contracts.base import BrokenRule, refuse
-from stepbench.contracts.remedies import alternatives, near_miss, nearest
-from stepbench.contracts.threshold.words import (
+from stepbench.contracts.base import BrokenRule, alternatives, near_miss, nearest, refuse
+from stepbench.contracts.thresholds import (
     COMPARISONS,
     COUNTED,
     GREEK_US,
@@ -35,6 +34,7 @@ from stepbench.contracts.threshold.words import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
 
 _SIGNS = "<>=!≤≥"
 _WORD = re.compile(rf"[{_SIGNS}]+|[^ {_SIGNS}]+")

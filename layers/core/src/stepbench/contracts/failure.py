@@ -1,9 +1,14 @@
-"""What a state machine's failure says for itself: of a function's, or a task's, JSON the words that people look for."""
+"""Why a trial ended badly: what people look for, out of the JSON that a state machine passes on."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+from pydantic import field_validator
+
+from stepbench.contracts.base import Contract
+from stepbench.errors import shortened
 
 
 def plain_cause(cause: str) -> str:
@@ -35,3 +40,15 @@ def _objects(report: dict[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the objects of a list; none where there is no list, since nobody has promised one."""
     found = report.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+class Failure(Contract):
+    """Why a trial ended badly: the error's class name, and its message (see `cause.plain_cause`)."""
+
+    error: str
+    cause: str
+
+    @field_validator("cause")
+    @classmethod
+    def _message(cls, cause: str) -> str:
+        return shortened(plain_cause(cause))

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from tests.samples.services import small_plan
 
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.rules.operations import dsql_rules
+from stepbench.contracts.rules.experiments import dsql_rules
 from stepbench.contracts.target import DsqlTarget, RedisTarget, stores_with
 from stepbench.contracts.workload import MOST_OPERATIONS, Workload
 

@@ -1,1 +1,0 @@
-"""A plan's thresholds: the grammar of one sentence, and what became of each in each window."""
