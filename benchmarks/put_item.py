@@ -26,7 +26,7 @@ from benchmarks.rounds import compare, cpu_s, measured
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.identity import EventId
-from stepbench.contracts.plan import Record
+from stepbench.contracts.trial import Record
 from stepbench.drivers.dynamodb.items import ItemRequests
 from stepbench.load.process import gc_paused
 from stepbench.load.recorder import Recorder

@@ -22,7 +22,7 @@ from tests.samples.records import REF, column_header
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.identity import EventId
-from stepbench.contracts.plan import Record
+from stepbench.contracts.trial import Record
 from stepbench.errors import RecordsUnavailableError
 from stepbench.load.process import gc_paused
 from stepbench.load.recorder import Recorder

@@ -24,12 +24,11 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.drivers.protocol import Warmable
 from stepbench.load.closed_loop import Client, ClosedLoop, LoopBounds, Offer
-from stepbench.load.process import gc_paused
+from stepbench.load.process import gc_paused, run_measuring
 from stepbench.load.recorder import GrowingRecorder
 from stepbench.load.timer import best_timer
 from stepbench.model.request import Outcome
 from stepbench.settings import Settings
-from stepbench.stages.event_loop import run_measuring
 from stepbench.workload.choices import ClientStream
 from stepbench.workload.operations import ClientOperations, Contents
 from stepbench_tools.local.processes import terminate

@@ -25,9 +25,10 @@ import psutil
 from tests.samples.records import REF, trial_spec, writer_item
 
 from stepbench.clock import SystemClock
-from stepbench.contracts.plan import LoadStep, Record
+from stepbench.contracts.phase import LoadStep
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.tasks import RunWriterInput
+from stepbench.contracts.trial import Record
 from stepbench.records.formats.columns import UNSENT, decode
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore

@@ -18,7 +18,7 @@ from tests.statemachines.conftest import MACHINES, State, load_machine
 
 from stepbench.clock_offset import ROUNDS, TIMEOUT_S
 from stepbench.contracts.capacity import Metric
-from stepbench.contracts.plan import SLICE_S
+from stepbench.contracts.phase import SLICE_S
 from stepbench.contracts.runs import RunRecord
 from stepbench.contracts.workload import Kind, ProductRecord, Workload
 from stepbench.drivers.dynamodb.requests import OperationRequests
@@ -45,8 +45,8 @@ from stepbench.stages import (
     watch_changes,
 )
 from stepbench.stages.receive_events import BUCKET_RETRY, TABLE_RETRY
-from stepbench.stages.run_events import REGRESSION_DETECTED, SOURCE, event_detail
 from stepbench.stages.run_writer import Bench
+from stepbench.stages.turns import REGRESSION_DETECTED, SOURCE, event_detail
 from stepbench.stages.watch_changes import WatchPace
 from stepbench.workload.operations import Contents
 from stepbench_tools.documents.parameters import updated

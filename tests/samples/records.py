@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepbench.contracts.identity import EventId, trial_tag
-from stepbench.contracts.plan import LoadStep, Phase, Record, TrialPlan, TrialRef, TrialSpec
+from stepbench.contracts.phase import LoadStep, Phase
+from stepbench.contracts.plan import TrialPlan, TrialRef, TrialSpec
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import WriterItem
+from stepbench.contracts.trial import Record
 from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT, ColumnHeader, Rows
 from stepbench.records.formats.deliveries import POSTGRESQL_SOURCE

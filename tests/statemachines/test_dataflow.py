@@ -12,7 +12,7 @@ from tests.statemachines.lab import BUCKET, Ending, Lab, Scenario, open_lab
 
 from stepbench.contracts.dataflow.dag import MAX_INLINE_TASKS, Dag
 from stepbench.contracts.dataflow.rows import EndDataflowInput, RunTaskInput
-from stepbench.workload.executions import levels_of, wide_levels
+from stepbench.workload.topology import levels_of, wide_levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
     from stepbench.clock import Clock
-    from stepbench.contracts.plan import Scale
+    from stepbench.contracts.phase import Scale
 
 
 READING = frozenset({Kind.READ, Kind.OVERWRITE, Kind.UPDATE, Kind.READ_MODIFY_WRITE})

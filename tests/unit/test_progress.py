@@ -10,7 +10,8 @@ import pytest
 from tests.samples.dags import dataflow_trial
 from tests.samples.refusals import plan_of
 
-from stepbench.contracts.plan import LoadStep, Phase, Plan, TrialSpec, Until
+from stepbench.contracts.phase import LoadStep, Phase, Until
+from stepbench.contracts.plan import Plan, TrialSpec
 from stepbench.costs.assumptions import AWS
 from stepbench.planning import expand, parse_plan
 from stepbench.planning.presets import find_preset

@@ -18,12 +18,12 @@ from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.etcd.trigger import EtcdDriver
 from stepbench.drivers.reference.trigger import ReferenceDriver
 from stepbench.load.closed_loop import Client, ClosedLoop, LoopBounds, Offer
+from stepbench.load.process import run_measuring
 from stepbench.load.recorder import GrowingRecorder
 from stepbench.load.timer import best_timer
 from stepbench.model.request import CoroutineRequest, Outcome, Request, Result, perform
 from stepbench.records.formats.columns import Rows
 from stepbench.settings import Settings
-from stepbench.stages.event_loop import run_measuring
 from stepbench.workload.arrivals import think_times_ns
 from stepbench.workload.choices import Choices, ClientStream, RecordKeys
 from stepbench.workload.products import Products, json_blob

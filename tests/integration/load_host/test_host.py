@@ -16,7 +16,7 @@ import psutil
 import pytest
 from tests.samples.records import REF, trial_spec, writer_item
 
-from stepbench.contracts.plan import LoadStep
+from stepbench.contracts.phase import LoadStep
 from stepbench.contracts.target import S3Target
 from stepbench.records.storage import layout
 from stepbench_tools.local.processes import spawn, terminate, wait_until

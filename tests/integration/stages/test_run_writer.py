@@ -13,7 +13,8 @@ from tests.samples.records import REF, trial_spec, writer_item
 from tests.support.memory_driver import MemoryDriver
 
 from stepbench.clock import Clock
-from stepbench.contracts.plan import LoadStep, TrialSpec
+from stepbench.contracts.phase import LoadStep
+from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError

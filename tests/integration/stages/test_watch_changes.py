@@ -9,7 +9,8 @@ from tests.support.memory_driver import MemoryDriver
 
 from stepbench.clock import Clock, SystemClock
 from stepbench.contracts.identity import EventId
-from stepbench.contracts.plan import LoadStep, TrialSpec
+from stepbench.contracts.phase import LoadStep
+from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import WatchChangesInput
 from stepbench.drivers.registry import lease_target

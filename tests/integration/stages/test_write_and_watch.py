@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from tests.samples.records import REF, trial_spec, writer_item
 
-from stepbench.contracts.phase import PhaseSchedule, PrecisionLooks
-from stepbench.contracts.plan import LoadStep, Phase, TrialSpec, Until
+from stepbench.contracts.phase import LoadStep, Phase, PhaseSchedule, PrecisionLooks, Until
+from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import CheckPrecisionInput, RunWriterInput, WatchChangesInput
 from stepbench.drivers.registry import lease_target

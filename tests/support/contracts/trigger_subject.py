@@ -6,8 +6,10 @@ import uuid
 from typing import Any, Literal, Protocol
 
 from stepbench.contracts.identity import EventId, put_key, trial_tag
-from stepbench.contracts.plan import LoadStep, Phase, Record, TrialPlan, TrialSpec
+from stepbench.contracts.phase import LoadStep, Phase
+from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.target import StoreTarget, target_models
+from stepbench.contracts.trial import Record
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Driver
 from stepbench.model.request import Request

@@ -9,7 +9,8 @@ from tests.samples.estimates import present
 from tests.samples.records import column_header, t4_item, writer_rows
 
 from stepbench.analysis.clocks import SandboxOffset, certain_drift_ns, offset_between, same_sandbox
-from stepbench.contracts.plan import LoadStep, Phase, TrialPlan
+from stepbench.contracts.phase import LoadStep, Phase
+from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.records.formats.columns import ColumnFile, Rows
 from stepbench.records.formats.t4 import Entry

@@ -13,8 +13,7 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.analysis.precision import GROWTH, PENDING_S, SETTLE_S, next_look_s, relative_width, take_look
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.phase import PrecisionLook, PrecisionLooks
-from stepbench.contracts.plan import LoadStep, Phase, Until
+from stepbench.contracts.phase import LoadStep, Phase, PrecisionLook, PrecisionLooks, Until
 from stepbench.contracts.result import TrialResult
 from stepbench.records.formats.narrow import none_of
 from stepbench.records.join.joined import Joined

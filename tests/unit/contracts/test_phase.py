@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stepbench.contracts.plan import LoadStep, Phase, TrialPlan, Window
+from stepbench.contracts.phase import LoadStep, Phase, Window
+from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import S3Target
 from stepbench.errors import PlanError
 from stepbench.planning import parse_plan

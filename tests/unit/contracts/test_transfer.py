@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from stepbench.contracts.plan import Plan, TransferTrial, TrialPlan
+from stepbench.contracts.plan import Plan, TrialPlan
+from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.contracts.transfer.rows import RunTransferInput
 from stepbench.errors import PlanError
 from stepbench.planning import check_budget, expand, parse_plan

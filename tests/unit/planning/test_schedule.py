@@ -15,9 +15,9 @@ from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import EtcdTarget
 from stepbench.errors import PlanError
 from stepbench.planning import parse_plan
-from stepbench.planning.sampled_schedule import first_client_ns, windows_without
 from stepbench.planning.schedule import first_due_ns
 from stepbench.workload.arrivals import phase_offsets_ns
+from stepbench.workload.payloads import first_client_ns, windows_without
 
 SLOW = {"rate_per_s": 0.5, "duration_s": 10}
 """Events at 0, 2, 4, 6 and 8 s."""
@@ -149,7 +149,7 @@ def test_the_first_probe_has_an_event_at_its_lowest_rate() -> None:
 
 def test_without_numpy_what_is_random_is_left_to_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """`ValidatePlan` has none on AWS; what is evenly spaced needs none."""
-    monkeypatch.setitem(sys.modules, "stepbench.planning.sampled_schedule", None)
+    monkeypatch.setitem(sys.modules, "stepbench.workload.payloads", None)
     sparse = ({"rate_per_s": 0.2, "duration_s": 10},)
     assert refused(plan(load=sparse, arrivals="poisson", seed=0, repeats=40)) == []
     assert len(refused(plan(window("w", 1, 1.9)))) == 1

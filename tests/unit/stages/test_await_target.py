@@ -10,8 +10,9 @@ from tests.support.fake_clock import FakeClock
 from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
-from stepbench.contracts.plan import TransferTrial, TrialRef
+from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import AwaitTargetInput
+from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.preload import PRELOAD_WRITER
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError, TrialCancelledError

@@ -10,8 +10,9 @@ from tests.samples.records import t4_item
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.plan import TransferTrial, TrialRef
+from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import CollectLogsInput
+from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.errors import RecordsUnavailableError
 from stepbench.experiments.trigger.staging import FUNCTIONS as OTHERS
 from stepbench.experiments.trigger.staging import RECEIVER

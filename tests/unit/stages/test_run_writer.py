@@ -13,7 +13,8 @@ from tests.support.fake_clock import START_NS, FakeClock
 from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.findings import SlowSpells
-from stepbench.contracts.plan import LoadStep, Phase, TrialSpec, Until
+from stepbench.contracts.phase import LoadStep, Phase, Until
+from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError, TrialCancelledError

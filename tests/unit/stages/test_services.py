@@ -11,8 +11,8 @@ from tests.support.fake_clock import START_NS, FakeClock
 from stepbench import services
 from stepbench.contracts.tasks import AnalyseTrialInput
 from stepbench.errors import MOST_CHARACTERS, StepbenchError, TargetUnavailableError
+from stepbench.load.process import repeat, run_measuring
 from stepbench.services import LONG_CALLS, PROMPT, connect, stage_handler
-from stepbench.stages.event_loop import repeat, run_measuring
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from tests.unit.stages.test_await_turn import Aws
 
 from stepbench.contracts.runs import QueueEntry, RunRecord
 from stepbench.errors import RecordsUnavailableError
-from stepbench.planning.queue import ahead_of
+from stepbench.planning.wall_time import ahead_of
 from stepbench.stages.turns import leave, let_in
 
 if TYPE_CHECKING:

@@ -1,23 +1,33 @@
 from __future__ import annotations
 
+import io
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import boto3
 import pytest
+from botocore.config import Config
+from botocore.stub import Stubber
 from tests.samples.dags import dataflow_trial, stage
 from tests.samples.refusals import plan_of
-from tests.samples.services import MemoryServices
+from tests.samples.services import MemoryServices, small_plan
+from tests.support.fake_clock import FakeClock
 from tests.unit.stages.test_await_turn import queue
 
 from stepbench.analysis.comparability import place_in_run
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
-from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput
+from stepbench.contracts.plan import Plan, TrialPlan, TrialRef, TrialSpec
+from stepbench.contracts.run_tasks import ConcludeRunInput, PhaseRef, PlannedTrial, ValidatePlanInput
 from stepbench.contracts.runs import RunRecord
 from stepbench.errors import PlanError, Problem, RunEndedError
-from stepbench.planning import find_plan
+from stepbench.experiments.registry import experiment_of
+from stepbench.planning import find_plan, parse_plan
 from stepbench.planning.expansion import group_names
+from stepbench.planning.quotas import HISTORY_EVENTS, QUOTA_NAMES, history_events
 from stepbench.records.storage import layout
+from stepbench.stages.application_traces import LIMIT_S, ROUNDS, resolve_traces
+from stepbench.stages.conclude_run import conclude_run
 from stepbench.stages.validate_plan import validate_plan
 
 
@@ -351,3 +361,418 @@ def test_results_of_a_matrix_over_signed_addresses_have_no_query_either() -> Non
     assert group_names(stored) == ("s3.p1", "s3.p2")
     plan["trials"][0]["matrix"] = {"dags[0].input.source": [f"{signed[0]}{number}" for number in range(2)]}
     assert problem_of(plan, memory).message == "is listed twice"
+
+
+NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
+NOW_NS = int(NOW.timestamp()) * 10**9
+HOUR = timedelta(hours=1)
+
+
+def xray_client(endpoint: str | None = None) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
+    """Return a real client that never waits."""
+    config = Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=2)
+    session = boto3.session.Session("some", "body", region_name="us-east-1")
+    return session.client("xray", endpoint_url=endpoint, config=config)
+
+
+def document(traces: dict[str, Any] | None = None, **application: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
+    """Return a plan with one application that X-Ray has seen."""
+    seen = {"name": "app", "source": "ours", "traces": {"name": "chain", "last_hours": 1, **(traces or {})}}
+    trial = {"target": {"store": "s3"}, "phases": [{"name": "m", "load": [{"rate_per_s": 1, "count": 5}]}]}
+    return {"name": "traced", "trials": [trial], "applications": [{**seen, **application}]}
+
+
+def summaries(since: datetime, until: datetime, token: str | None = None) -> dict[str, Any]:
+    """Return the request for a part of the window."""
+    request = {"TimeRangeType": "TraceId", "StartTime": since, "EndTime": until, "FilterExpression": 'service("chain")'}
+    return request if token is None else {**request, "NextToken": token}
+
+
+def page(*ids: str, then: str | None = None, partial: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return summaries of these traces, as X-Ray answers."""
+    found = [{"Id": name, "IsPartial": name in partial} for name in (*ids, *partial)]
+    return {"TraceSummaries": found} if then is None else {"TraceSummaries": found, "NextToken": then}
+
+
+def trace(name: str, first_s: float = 0.2, second_s: float = 0.05) -> dict[str, Any]:
+    """Return a trace of two functions, one after the other."""
+    spans = (("resize", 100.0, first_s), ("store", 102.0, second_s))
+    segments = [
+        {"name": function, "origin": "AWS::Lambda::Function", "start_time": start, "end_time": start + length}
+        for function, start, length in spans
+    ]
+    documents = [{"Id": str(number), "Document": json.dumps(each)} for number, each in enumerate(segments)]
+    return {"Id": name, "Segments": documents}
+
+
+def resolved(plan: dict[str, Any], stubber: Stubber) -> Plan:
+    """Return the plan after X-Ray has been asked for all that was expected."""
+    memory = MemoryServices(FakeClock(NOW_NS), {"xray": stubber.client})
+    with stubber:
+        found = resolve_traces(parse_plan(plan), memory.services)
+    stubber.assert_no_pending_responses()
+    return found
+
+
+def refusal(plan: dict[str, Any], stubber: Stubber) -> str:
+    """Return why the plan is refused, in one line."""
+    with pytest.raises(PlanError) as refused:
+        resolved(plan, stubber)
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.value) == ("applications[0].traces", '"chain"')
+    assert "duration_ms" in problem.remedy
+    return problem.message
+
+
+def test_durations_are_medians_of_all_traces_page_by_page() -> None:
+    """Five ids go into one call; the report's source says from how many traces, and from when."""
+    stubber = Stubber(xray_client())
+    stubber.add_response("get_trace_summaries", page("a", "b", then="more"), summaries(NOW - HOUR, NOW))
+    stubber.add_response("get_trace_summaries", page("c", "d", "e", "f"), summaries(NOW - HOUR, NOW, "more"))
+    five = [trace(name, first_s) for name, first_s in zip("abcd", (0.1, 0.2, 0.2, 0.4), strict=True)]
+    stubber.add_response(
+        "batch_get_traces", {"Traces": five, "NextToken": "more"}, {"TraceIds": ["a", "b", "c", "d", "e"]}
+    )
+    request = {"TraceIds": ["a", "b", "c", "d", "e"], "NextToken": "more"}
+    stubber.add_response("batch_get_traces", {"Traces": [trace("e", 0.4)]}, request)
+    stubber.add_response("batch_get_traces", {"Traces": [trace("f", 0.3)]}, {"TraceIds": ["f"]})
+    (application,) = resolved(document(), stubber).applications
+    durations = [(each.name, each.duration_ms, each.trigger) for each in application.functions]
+    assert durations == [("resize", 250, None), ("store", 50, "measured")]
+    assert application.source == "ours; X-Ray, medians of 6 traces, 2026-11-21 11:30 to 2026-11-21 12:30 UTC"
+
+
+def test_the_newest_traces_are_taken_and_no_more_than_wanted() -> None:
+    """Hour by hour backwards, and the last part is what is left of the window."""
+    stubber = Stubber(xray_client())
+    stubber.add_response("get_trace_summaries", page("a", partial=("running",)), summaries(NOW - HOUR, NOW))
+    stubber.add_response("get_trace_summaries", page(), summaries(NOW - 2 * HOUR, NOW - HOUR))
+    oldest = summaries(NOW - 2.5 * HOUR, NOW - 2 * HOUR)
+    stubber.add_response("get_trace_summaries", page("b", "c", then="there are more"), oldest)
+    stubber.add_response("batch_get_traces", {"Traces": [trace("a"), trace("b")]}, {"TraceIds": ["a", "b"]})
+    found = resolved(document({"last_hours": 2.5, "max_traces": 2}), stubber)
+    assert "2 traces, 2026-11-21 10:00 to" in found.applications[0].source
+
+
+def test_what_x_ray_leaves_unprocessed_is_asked_for_again() -> None:
+    """A throttled part of a batch is no missing trace; what never comes is not counted."""
+    stubber = Stubber(xray_client())
+    stubber.add_response("get_trace_summaries", page("a", "b"), summaries(NOW - HOUR, NOW))
+    answer = {"Traces": [trace("a")], "UnprocessedTraceIds": ["b"]}
+    stubber.add_response("batch_get_traces", answer, {"TraceIds": ["a", "b"]})
+    for _ in range(ROUNDS - 1):
+        stubber.add_response("batch_get_traces", {"UnprocessedTraceIds": ["b"]}, {"TraceIds": ["b"]})
+    assert "medians of 1 trace," in resolved(document(), stubber).applications[0].source
+
+
+def test_a_window_without_traces_is_refused() -> None:
+    """A wrong name looks the same as an application that nobody used."""
+    stubber = Stubber(xray_client())
+    stubber.add_response("get_trace_summaries", page(), summaries(NOW - HOUR, NOW))
+    assert refusal(document(), stubber) == "are none in the last 1 h"
+
+
+def test_traces_without_functions_are_refused() -> None:
+    """A state machine can be traced while its functions are not."""
+    stubber = Stubber(xray_client())
+    stubber.add_response("get_trace_summaries", page("a"), summaries(NOW - HOUR, NOW))
+    machine = {"name": "chain", "origin": "AWS::StepFunctions::StateMachine", "start_time": 1.0, "end_time": 2.0}
+    segments = [{"Id": "1", "Document": json.dumps(machine)}]
+    stubber.add_response("batch_get_traces", {"Traces": [{"Id": "a", "Segments": segments}]}, {"TraceIds": ["a"]})
+    assert refusal(document(), stubber) == "are 1, and none shows a Lambda function that has ended"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("AccessDeniedException", "are denied to ValidatePlan by X-Ray"),
+        ("InvalidRequestException", "are refused by X-Ray: InvalidRequestException: no"),
+    ],
+)
+def test_a_refusal_of_x_ray_is_one_of_the_plan(code: str, message: str) -> None:
+    """Nothing has been created yet, and the plan's author can do something about it."""
+    stubber = Stubber(xray_client())
+    stubber.add_client_error("get_trace_summaries", service_error_code=code, service_message="no")
+    assert refusal(document(), stubber) == message
+
+
+def test_an_x_ray_that_does_not_answer_is_named() -> None:
+    """A subnet without a way out; the connection is refused at once here."""
+    memory = MemoryServices(FakeClock(NOW_NS), {"xray": xray_client("http://127.0.0.1:1")})
+    with pytest.raises(PlanError, match="since X-Ray does not answer: Could not connect"):
+        resolve_traces(parse_plan(document()), memory.services)
+
+
+def test_a_slow_x_ray_is_given_up() -> None:
+    """The function has three minutes, and a run that hangs in its first state tells nobody why."""
+    clock = FakeClock(NOW_NS)
+
+    class Slow:
+        def get_trace_summaries(self, **_: object) -> dict[str, Any]:
+            """Return another page, always."""
+            clock.sleep(LIMIT_S / 4)
+            return page(then="more")
+
+    memory = MemoryServices(clock, {"xray": Slow()})
+    (one,) = document()["applications"]
+    plan = document() | {"applications": [one | {"name": f"app-{number}"} for number in range(5)]}
+    with pytest.raises(PlanError, match=f"took X-Ray more than {LIMIT_S} s"):
+        resolve_traces(parse_plan(plan), memory.services)
+    assert clock.now_ns() <= NOW_NS + 1.5 * LIMIT_S * 10**9
+
+
+def test_an_emulator_has_no_x_ray() -> None:
+    """It answers 400 to anything, which would say nothing to a reader."""
+    memory = MemoryServices(emulator="MiniStack 1.4.3")
+    with pytest.raises(PlanError, match=r"applications\[0\].traces: needs X-Ray, which MiniStack 1.4.3 does not have"):
+        resolve_traces(parse_plan(document()), memory.services)
+
+
+def test_a_plan_with_all_durations_asks_nobody() -> None:
+    """A stored plan can be run again, anywhere, with what X-Ray said then; its client would be a KeyError here."""
+    functions = [{"name": "f", "duration_ms": 10, "trigger": "measured"}]
+    plan = parse_plan(document(functions=functions))
+    assert resolve_traces(plan, MemoryServices(emulator="MiniStack 1.4.3").services) == plan
+
+
+def test_the_stored_plan_has_the_durations() -> None:
+    """RenderReport reads them there, and need not know of X-Ray."""
+    stubber = Stubber(xray_client())
+    stubber.add_response("get_trace_summaries", page("a"), summaries(NOW - HOUR, NOW))
+    stubber.add_response("batch_get_traces", {"Traces": [trace("a")]}, {"TraceIds": ["a"]})
+    memory = MemoryServices(FakeClock(NOW_NS), {"xray": stubber.client})
+    task = {"plan": document(), "run_id": "run-1", "started_at": NOW}
+    with stubber:
+        validate_plan(ValidatePlanInput.model_validate(task), memory.services)
+    stored = memory.services.runs.get_model(layout.run_key("run-1", "plan.json"), Plan)
+    assert [each.duration_ms for each in stored.applications[0].functions] == [200, 50]
+
+
+JSON = dict[str, Any]
+STARTED = "2026-01-02T03:04:05Z"
+
+
+class Account:
+    """An account whose answers are checked against the services' own models; None: it refuses."""
+
+    def __init__(
+        self,
+        sandboxes: int | None = 1_000,
+        table_units: int | None = 40_000,
+        orchestration: dict[str, float] | None = None,
+    ) -> None:
+        self.stubbers, self.clients = list[Stubber](), dict[str, Any]()
+        limits = {"CodeSizeZipped": 1, "CodeSizeUnzipped": 1, "ConcurrentExecutions": 5_000, "TotalCodeSize": 1}
+        concurrent = {"UnreservedConcurrentExecutions": sandboxes}
+        self._stub("lambda", "get_account_settings", sandboxes and {"AccountLimit": {**limits, **concurrent}})
+        units = {f"{of}Max{kind}CapacityUnits": 80_000 for of in ("Account", "Table") for kind in ("Read", "Write")}
+        self._stub("dynamodb", "describe_limits", table_units and {**units, "TableMaxWriteCapacityUnits": table_units})
+
+        quotas = [{"QuotaName": name, "Value": value} for name, value in (orchestration or {}).items()]
+        self._stub("service-quotas", "list_service_quotas", orchestration and {"Quotas": quotas}, ServiceCode="states")
+
+    def _stub(self, service: str, operation: str, answer: Any, **asked: str) -> None:  # noqa: ANN401 -- JSON
+        session = boto3.session.Session("test", "test", region_name="us-east-1")
+        self.clients[service] = session.client(service)  # type: ignore[call-overload]
+        self.stubbers.append(stubber := Stubber(self.clients[service]))
+        if answer:
+            stubber.add_response(operation, answer, asked)
+        else:
+            stubber.add_client_error(operation, "AccessDeniedException")
+        stubber.activate()
+
+
+class Aws:
+    """EventBridge, which takes everything, and Lambda, where nothing is to be rendered."""
+
+    @staticmethod
+    def invoke(**_: object) -> JSON:
+        """Answer nothing."""
+        return {"Payload": io.BytesIO(b"null")}
+
+    @staticmethod
+    def put_events(**_: object) -> JSON:
+        """Take events."""
+        return {"FailedEntryCount": 0}
+
+
+def plan(store: str = "s3", rate_per_s: float = 10, **trial: Any) -> JSON:  # noqa: ANN401 -- a trial's fields
+    """Return a plan of one trial."""
+    load = {"rate_per_s": rate_per_s, "duration_s": 2}
+    target = {"store": store, **trial.pop("target", {})}
+    return {
+        "name": "p",
+        "budget_usd": 100,
+        "trials": [{"target": target, "phases": [{"name": "load", "load": [load]}], **trial}],
+    }
+
+
+def validate(document: JSON, account: Account | None = None, run_id: str = "run-1", **settings: Any) -> MemoryServices:  # noqa: ANN401
+    """Have a plan validated on an account."""
+    memory = MemoryServices(aws=(account or Account()).clients, **settings)
+    validate_plan(ValidatePlanInput(plan=document, run_id=run_id, started_at=STARTED), memory.services)
+    return memory
+
+
+def refusal_of(document: JSON, account: Account) -> Problem:
+    """Return the one problem for which a plan is refused."""
+    with pytest.raises(PlanError) as refused:
+        validate(document, account)
+    (problem,) = refused.value.problems
+    return problem
+
+
+def test_a_plan_that_needs_more_sandboxes_than_are_left_is_refused() -> None:
+    """Its writers would be throttled, and the load would be another than the plan's."""
+    validate(plan(writers=39), Account(sandboxes=50))
+    problem = refusal_of(plan(writers=40, repeats=3), Account(sandboxes=50))
+    assert (problem.path, problem.value) == ("trials[0].writers", "40")
+    assert "needs 51 concurrent executions of Lambda (40 writers, 1 receivers, 10 others)" in problem.message
+    assert problem.message.endswith("the account has 50")
+    assert "Concurrent executions raised" in problem.remedy
+
+
+def test_where_the_account_cannot_be_read_aws_s_default_is_taken_and_said() -> None:
+    """A right that is missing refuses no plan that the default permits."""
+    validate(plan(writers=40), Account(sandboxes=None))
+    problem = refusal_of(plan(rate_per_s=9_900), Account(sandboxes=None))
+    assert problem.message.endswith(
+        "the account has 1,000, which is AWS's default, since the account's own could not be read"
+    )
+
+
+def test_the_account_is_asked_once_an_hour() -> None:
+    """DynamoDB would refuse the second answer within a minute, and AWS's default be taken for the account's quota."""
+    memory = validate(plan(), Account(sandboxes=50))  # which answers once
+    later = ValidatePlanInput.model_validate({"plan": plan(writers=40), "run_id": "run-2", "started_at": STARTED})
+    with pytest.raises(PlanError, match="the account has 50"):
+        validate_plan(later, memory.services)
+
+
+def needed(trial: TrialPlan) -> tuple[int, int]:
+    """Return how many sandboxes of writers, and of others, a trial needs at once."""
+    found = experiment_of(trial.experiment).offering.sandboxes(trial)
+    return found.writers, found.others
+
+
+def test_receivers_are_counted_by_how_their_trigger_calls_them() -> None:
+    """S3 calls one for each object, a stream one for each shard and lane; who polls is called by nobody."""
+    load = [{"name": "load", "load": [{"rate_per_s": 100, "count": 200}]}]
+    assert needed(small_plan("s3", phases=load)) == (1, 10)
+    assert needed(small_plan("dynamodb", target={"parallelization_factor": 4}, phases=load)) == (1, 4)
+    wide = {"capacity": {"mode": "provisioned", "write_units": 2_500}}
+    assert needed(small_plan("dynamodb", target=wide, phases=load)) == (1, 3)
+    assert needed(small_plan("etcd", phases=load)) == (1, 0)
+    assert needed(small_plan("etcd", phases=load, writers=4, load_from="host")) == (0, 0)
+
+
+def test_a_table_that_the_account_cannot_have_is_refused() -> None:
+    """CreateTable would refuse it after the plan's other trials have run; by request, it would be throttled."""
+    capacity = {"capacity": {"mode": "provisioned", "write_units": 12_000}}
+    validate(plan("dynamodb", target=capacity), Account(table_units=12_000))
+    problem = refusal_of(plan("dynamodb", target=capacity), Account(table_units=10_000))
+    assert (problem.path, problem.value) == ("trials[0].target.capacity", "12000")
+    assert "asks for 12,000 write units, and the account gives a table 10,000" in problem.message
+    problem = refusal_of(plan("dynamodb", rate_per_s=11_000), Account(table_units=10_000))
+    assert "is offered 11,000 write units a second, and a table of the account takes 10,000" in problem.message
+
+
+def test_names_of_attributes_are_written_too() -> None:
+    """59 bytes of key and 965 of value are 1 KB; with 20 of names each write is billed, and throttled, as two units."""
+    record = {"value_bytes": 965}
+    problem = refusal_of(plan("dynamodb", rate_per_s=6_000, record=record), Account(table_units=10_000))
+    assert "is offered 12,000 write units a second" in problem.message
+
+
+def dag_plan(rate_per_s: float, count: int = 5_000) -> JSON:
+    """Return a plan that starts executions of one task each, nine transitions, at a rate."""
+    phases = [{"name": "load", "load": [{"rate_per_s": rate_per_s, "count": count}]}]
+    return {
+        "name": "p",
+        "budget_usd": 10_000,
+        "trials": [dataflow_trial({"name": "one", "stages": [stage("one")]}, phases=phases)],
+    }
+
+
+def test_a_plan_that_starts_more_executions_than_step_functions_does_is_refused() -> None:
+    """They would be throttled, and counted as the store's failures; the region's default holds until it is raised."""
+    problem = refusal_of(dag_plan(400, 60_000), Account(sandboxes=100_000))
+    assert (problem.path, problem.value) == ("trials[0].phases[0].load", "400")
+    assert problem.message.startswith(
+        "asks Step Functions for up to 400 executions a second, and the account has 300 a second in this region, "
+    )
+    assert "AWS's default" in problem.message
+    assert '"StartExecution throttle token refill rate per second"' in problem.remedy
+
+
+def test_what_the_account_has_been_given_of_step_functions_counts() -> None:
+    """A quota that was raised refuses nothing, and one that is a new account's refuses earlier."""
+    raised = {name: 10_000.0 for names in QUOTA_NAMES.values() for name in names}
+    validate(dag_plan(400, 60_000), Account(sandboxes=100_000, orchestration=raised))
+    small = {**raised, **dict.fromkeys(QUOTA_NAMES["StateTransition"], 50.0)}
+    problem = refusal_of(dag_plan(10), Account(orchestration=small))
+    assert "90 state transitions (9 an execution) a second" in problem.message
+    assert problem.message.endswith("and the account has 50 a second in this region, and 50 at once")
+
+
+def test_an_emulator_is_asked_for_no_quota() -> None:
+    """It has no account; what it does not play would be an error in its log for each run."""
+    account = Account()
+    validate(plan(writers=40), account, emulator="an emulator")
+    for stubber in account.stubbers:
+        with pytest.raises(AssertionError, match="responses remaining"):
+            stubber.assert_no_pending_responses()
+
+
+def test_a_trial_whose_history_would_be_too_long_is_refused_everywhere() -> None:
+    """Step Functions ends an execution at 25,000 events, and runs no Catch."""
+    assert history_events(small_plan("etcd")) < 1_000
+    until = {"metric": "p50", "relative_width": 0.05, "max_events": 1_000}
+    sure = {"load": [{"rate_per_s": 10, "duration_s": 10}], "until": until}
+    problem = refusal_of(plan("etcd", phases=[{**sure, "name": f"phase-{index}"} for index in range(60)]), Account())
+    assert (problem.path, problem.remedy) == ("trials[0].phases", "Split the trial.")
+    assert f"which takes {HISTORY_EVENTS:,}" in problem.message
+
+
+def test_a_team_s_month_is_spent_by_what_runs_may_cost_until_their_cost_is_known() -> None:
+    """What is refused is entered as refused, and reserves nothing; what ends before its turn gives all back."""
+    memory = validate(plan(), emulator="an emulator")
+    run = memory.register.find("run-1")
+    assert run is not None
+    assert run.at_most_usd > run.estimate_usd > 0
+    budget = 1.5 * run.at_most_usd
+    memory = MemoryServices(aws={"events": Aws(), "lambda": Aws()}, emulator="an emulator", team_budget_usd=budget)
+    first = ValidatePlanInput(plan=plan(), run_id="one", started_at=STARTED)
+    validate_plan(first, memory.services)
+    validate_plan(first, memory.services)
+    with pytest.raises(PlanError) as refused:
+        validate_plan(first.model_copy(update={"run_id": "two"}), memory.services)
+    (problem,) = refused.value.problems
+    assert (problem.path, "TeamBudgetUsd" in problem.remedy) == ("budget_usd", True)
+    assert "that team default may spend in 2026-01" in problem.message
+    assert (memory.register.find("two") or run).state == "refused"
+    assert memory.register.spent("2026-01") == {"default": run.at_most_usd, "*": run.at_most_usd}
+    conclude_run(ConcludeRunInput(run_id="one", state="stopped"), memory.services)
+    assert memory.register.spent("2026-01") == {"default": 0, "*": 0}
+    validate_plan(first.model_copy(update={"run_id": "three"}), memory.services)
+
+
+def test_operations_need_sandboxes_for_their_writers_alone() -> None:
+    """Nothing arrives, whatever trigger their store has."""
+    mix: JSON = {"experiment": "operations", "workload": {"mix": {"read": 1}, "records": 10}}
+    assert needed(small_plan("dynamodb", **mix)) == (1, 0)
+
+
+def test_all_teams_together_have_a_budget_too() -> None:
+    """Its parameter is named, since a team's own would be no remedy."""
+    memory = MemoryServices(emulator="an emulator", account_budget_usd=1e-9)
+    with pytest.raises(PlanError, match=r"that all teams may spend .* higher AccountBudgetUsd"):
+        validate_plan(ValidatePlanInput(plan=plan(), run_id="one", started_at=STARTED), memory.services)
+
+
+def test_tasks_of_dags_need_sandboxes_beside_the_writers() -> None:
+    """By hand: two clients, or three starts a second, of a DAG whose widest level has four maps and two models."""
+    closed = [{"name": "serial", "closed": {"clients": 2, "operations": 4, "duration_s": 60}}]
+    at_a_rate = [{"name": "open", "load": [{"rate_per_s": 2.5, "count": 5}]}]
+    trials = [TrialPlan.model_validate(dataflow_trial(phases=phases)) for phases in (closed, at_a_rate)]
+    assert [needed(trial) for trial in trials] == [(1, 12), (1, 18)]

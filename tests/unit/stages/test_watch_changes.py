@@ -16,7 +16,7 @@ from tests.support.memory_driver import MemoryDriver
 
 from stepbench.clock_offset import ClockOffset
 from stepbench.contracts.identity import EventId
-from stepbench.contracts.plan import LoadStep
+from stepbench.contracts.phase import LoadStep
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import WatchChangesInput, WatchChangesOutput
 from stepbench.drivers.registry import lease_target

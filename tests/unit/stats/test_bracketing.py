@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.samples.estimates import present
 
 from stepbench.contracts.findings import Utilisation
-from stepbench.contracts.plan import FindRate
+from stepbench.contracts.trial import FindRate
 from stepbench.stats.bracketing import Decision, ProbeResult, decide, decide_after, is_held
 
 if TYPE_CHECKING:

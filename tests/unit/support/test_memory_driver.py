@@ -5,7 +5,7 @@ from tests.support.fake_clock import START_NS, FakeClock
 from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.capacity import OnDemandCapacity
-from stepbench.contracts.plan import Scale
+from stepbench.contracts.phase import Scale
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Scalable, Watchable
 from stepbench.errors import TargetUnavailableError

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.samples.records import trial_spec
 
-from stepbench.contracts.plan import SLICE_S, LoadStep, Phase, TrialPlan
+from stepbench.contracts.phase import SLICE_S, LoadStep, Phase
+from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import EtcdTarget
 from stepbench.workload.arrivals import phase_offsets_ns, slice_counts, slice_end_ns, slice_offsets_ns, think_times_ns
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepbench.contracts.identity import EventId, parse_event_id, parse_update_key
-from stepbench.contracts.plan import Record
+from stepbench.contracts.trial import Record
 from stepbench.workload.payloads import Payloads, all_matching, draw_keys, key_probabilities, matching
 
 FIRST = EventId("aaaaaaaaaa-0001", 1, 2, 3, 0, 0)

@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.samples.dags import DIAMOND, dag_of, stage
 
-from stepbench.contracts.dataflow.dag import Dag
-from stepbench.workload.topology import all_objects, event_prefix, object_key, read_by, written_by
+from stepbench.contracts.dataflow.dag import MAX_INLINE_TASKS, Dag
+from stepbench.workload.topology import (
+    all_objects,
+    event_prefix,
+    levels_of,
+    object_key,
+    read_by,
+    wide_levels,
+    written_by,
+)
 
 DAG = Dag.model_validate(DIAMOND)
 
@@ -56,3 +64,35 @@ def test_a_key_lies_below_its_trial_and_its_event() -> None:
     tag, event = "abcdefghij-0000", "abcdefghij-0000/01-0002-0003-00-00000004"
     assert event_prefix(tag, event) == "abcdefghij-0000/01-0002-0003-00-00000004/"
     assert object_key(tag, event, "a-0/b-0").startswith(event_prefix(tag, event))
+
+
+def _key(level: int) -> str:
+    return f"levels/{level}"
+
+
+def test_the_levels_have_every_task_once_in_the_order_of_the_dag() -> None:
+    """By hand: split; four maps and two models beside them; join."""
+    levels = levels_of(Dag.model_validate(DIAMOND), "bucket", _key)
+    assert [[(task.stage, task.index) for task in level.tasks] for level in levels] == [
+        [("split", 0)],
+        [*(("map", index) for index in range(4)), ("model", 0), ("model", 1)],
+        [("join", 0)],
+    ]
+    assert not any(level.wide or level.items_key for level in levels)
+
+
+def test_a_level_beyond_an_inline_map_s_width_is_read_from_a_file() -> None:
+    """An inline Map runs 40 at once, and the input of an execution has to stay small."""
+    dag = dag_of(stage("a"), stage("b", ("a", "scatter"), tasks=MAX_INLINE_TASKS + 1), stage("c", ("b", "gather")))
+    levels = levels_of(dag, "bucket", _key)
+    assert [level.wide for level in levels] == [False, True, False]
+    assert (levels[1].items_bucket, levels[1].items_key, levels[1].tasks) == ("bucket", "levels/1", ())
+    ((number, tasks),) = wide_levels(dag)
+    assert (number, [task.index for task in tasks]) == (1, list(range(MAX_INLINE_TASKS + 1)))
+
+
+def test_each_task_goes_to_the_function_with_its_application_s_libraries() -> None:
+    """A layer for video is large, so only one function has it."""
+    stages = [{"name": name, "task": f"{name}.work"} for name in ("video", "learning", "mine")]
+    (level,) = levels_of(Dag.model_validate({"name": "mixed", "stages": stages}), "bucket", _key)
+    assert [task.function for task in level.tasks] == ["RunVideoTask", "RunLearningTask", "RunTask"]

@@ -13,7 +13,7 @@ from tests.support.contracts.trigger_subject import contract_spec, contract_writ
 
 from stepbench.contracts.capacity import OnDemandCapacity, ProvisionedCapacity
 from stepbench.contracts.identity import ANY_ATTEMPT, EventId, delete_key
-from stepbench.contracts.plan import Scale
+from stepbench.contracts.phase import Scale
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Scalable
 from stepbench.errors import TargetUnavailableError

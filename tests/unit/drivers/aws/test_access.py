@@ -12,7 +12,7 @@ from tests.samples.records import trial_spec
 from tests.support.contracts.trigger_subject import contract_spec
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.plan import LoadStep
+from stepbench.contracts.phase import LoadStep
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.drivers.aws.access import AwsAccess, bucket_address, limits_of, measured_url
 from stepbench.errors import PlanError, TargetUnavailableError, TargetUnreachableError

@@ -12,7 +12,7 @@ from tests.support.contracts.trigger_subject import contract_spec, contract_writ
 from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.capacity import AutoscaledCapacity, ProvisionedCapacity, ServerlessCapacity
-from stepbench.contracts.plan import Scale
+from stepbench.contracts.phase import Scale
 from stepbench.drivers.aws.access import AwsAccess
 from stepbench.drivers.dynamodb.table import (
     ACTIVE_WITHIN_NS,

@@ -12,9 +12,8 @@ from scipy.stats import chisquare
 from tests.samples.services import MemoryServices, stored_trial
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.plan import TransferTrial
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput
-from stepbench.contracts.transfer.plan import FILES_SEED, draw_reads
+from stepbench.contracts.transfer.plan import FILES_SEED, TransferTrial, draw_reads
 from stepbench.contracts.transfer.rows import TransferItem
 from stepbench.errors import TargetUnavailableError
 from stepbench.experiments.transfer.program.files import file_path, manifest_key

@@ -12,9 +12,10 @@ from tests.support.fake_clock import FakeClock
 from stepbench.analysis import evidence
 from stepbench.analysis.error_words import REMADE, UNKNOWN
 from stepbench.contracts.findings import SlowSpells
-from stepbench.contracts.plan import TransferTrial, TrialRef
+from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import TrialResult
 from stepbench.contracts.tasks import StateError
+from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.contracts.transfer.rows import TransferRow, TransferRows
 from stepbench.costs.standing import Deployment
 from stepbench.experiments.transfer.trial import NOTHING_TRANSFERRED, analyse

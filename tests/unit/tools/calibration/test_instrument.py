@@ -11,7 +11,7 @@ import pytest
 from tests.samples.records import REF, column_header, read_item, trial_spec, writer_rows
 
 from stepbench.contracts.identity import EventId
-from stepbench.contracts.plan import LoadStep, Phase
+from stepbench.contracts.phase import LoadStep, Phase
 from stepbench.contracts.target import ReferenceTarget
 from stepbench.records.formats.columns import ColumnFile
 from stepbench.records.formats.t4 import Entry

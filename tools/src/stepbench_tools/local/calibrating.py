@@ -24,13 +24,14 @@ from stepbench.clock import AnchoredClock
 from stepbench.contracts.capacity import BimodalDelay, ConstantDelay, Delay, ParetoDelay, StallDelay
 from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.identity import EventId, trial_tag
-from stepbench.contracts.plan import LoadStep, Phase, Plan, TrialPlan, TrialSpec
+from stepbench.contracts.phase import LoadStep, Phase
+from stepbench.contracts.plan import Plan, TrialPlan, TrialSpec
 from stepbench.contracts.target import ReferenceTarget
 from stepbench.drivers.reference.trigger import ReferenceDriver
 from stepbench.errors import LocalEnvironmentError
 from stepbench.load.machine_speed import check_cores
 from stepbench.load.open_loop import OpenLoop, SliceLimits
-from stepbench.load.process import gc_paused
+from stepbench.load.process import gc_paused, run_measuring
 from stepbench.load.recorder import Recorder
 from stepbench.load.timer import best_timer
 from stepbench.planning import expand
@@ -44,7 +45,6 @@ from stepbench.records.storage.layout import attempt_id, run_key, trial_key
 from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.records.storage.watch_log import WatchLog
 from stepbench.settings import Settings
-from stepbench.stages.event_loop import run_measuring
 from stepbench.workload.arrivals import phase_offsets_ns
 from stepbench.workload.payloads import Payloads
 from stepbench_tools.calibration.instrument import Calibration, calibrate

@@ -17,7 +17,7 @@ from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput
 from stepbench.digits import counted
 from stepbench.errors import StepbenchError
 from stepbench.records.storage import layout
-from stepbench.stages.partial_report import CUT_SHORT
+from stepbench.stages.conclude_run import CUT_SHORT
 from stepbench_tools.local.stack import BENCHMARK, TRIAL, StackError
 
 if TYPE_CHECKING:

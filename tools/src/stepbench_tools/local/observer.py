@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.digits import duration
 from stepbench.errors import LocalEnvironmentError, RecordsUnavailableError, ServerEndedError
-from stepbench.planning.queue import ahead_of
+from stepbench.planning.wall_time import ahead_of
 from stepbench.progress import PhaseStart, RecentRate, Snapshot, activity, counted, last_beat_ns, phase_times
 from stepbench.records.storage import layout
 from stepbench_tools.local.environment import EMULATOR

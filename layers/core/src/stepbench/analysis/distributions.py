@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from stepbench.analysis.latency import Ascending
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.contracts.measures import WindowResult
-    from stepbench.contracts.plan import Published, TrialPlan
+    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.published import Published
     from stepbench.stats.estimates import Sample
 
 _COMPARISON_PURPOSE, _MODALITY_PURPOSE = 1, 3

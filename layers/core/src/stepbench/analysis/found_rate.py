@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
     from stepbench.contracts.findings import Utilisation
-    from stepbench.contracts.plan import Phase
+    from stepbench.contracts.phase import Phase
 
 MISSED_TOLERANCES = 2
 """A phase that is held at the found rate may be so many tolerances off, before that is worth a word."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.latency import Measure
-    from stepbench.contracts.plan import Phase
+    from stepbench.contracts.phase import Phase
     from stepbench.records.join.joined import Joined
 
 _AT_ONCE = 1 << 18

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.latency import Measure
     from stepbench.contracts.measures import Latency
-    from stepbench.contracts.plan import TrialPlan, Window
+    from stepbench.contracts.phase import Window
+    from stepbench.contracts.plan import TrialPlan
     from stepbench.records.formats.narrow import Ints
     from stepbench.records.join.joined import Joined
     from stepbench.stats.trend import Trend

@@ -15,13 +15,13 @@ from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.api.run_progress import read_progress
 from stepbench.contracts.api import Download, Links, QueuedRun, QueuePlace, RunList, RunView, WaitedFor
 from stepbench.contracts.runs import DEFAULT_TEAM, MAX_CAUSE_CHARS
-from stepbench.planning.queue import ahead_of, expected_starts
 from stepbench.planning.reading import check_size
 from stepbench.planning.requests import run_record
+from stepbench.planning.wall_time import ahead_of, expected_starts
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunQuery
-from stepbench.stages.guards import admit, enter_run
 from stepbench.stages.turns import execution_arn
+from stepbench.stages.validate_plan import admit, enter_run
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stepbench.compiled import processor
 from stepbench.costs import prices
 from stepbench.costs.price_table import DEFAULT_REGION
 from stepbench.costs.prices import HOURS_PER_MONTH, Amount, instance, line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+
+    from stepbench.settings import Settings
 
 LOAD_HOST, NETWORK = "load-host", "network"
 """Beside the stores' names: what stands there for writers, and for all that is in the stack's own network."""
@@ -129,3 +132,13 @@ _HOURLY = {
 def hours(amounts: tuple[Amount, ...], count: float) -> tuple[Amount, ...]:
     """Return the amounts of so many hours."""
     return tuple(amount._replace(quantity=amount.quantity * count) for amount in amounts)
+
+
+def deployment(settings: Settings) -> Deployment:
+    """Return it from the settings, and from this function's own processor, which all of them share."""
+    return Deployment(
+        region=settings.aws_region,
+        arm64=processor() == "arm64",
+        emulator=settings.emulator,
+        options=parse_options(settings.stack_options),
+    )

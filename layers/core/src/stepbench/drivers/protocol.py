@@ -19,7 +19,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from stepbench.clock import Clock
-from stepbench.contracts.plan import Scale, TrialSpec
+from stepbench.contracts.phase import Scale
+from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.tuning import AppliedConfiguration, CassandraConfiguration, EffectiveConfiguration
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.request import ChangeBatch, PendingRequest, Request

@@ -1,27 +1,56 @@
 """
-The process while something is measured: garbage collection is paused, and its share of the CPU is measured.
+The process while something is measured: its event loop, garbage collection paused, its share of the CPU.
 
-Where a writer uses all of it under load, the writer is what limits.
+Where a writer uses all of it under load, the writer is what limits. Imports no boto3: tasks start without it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
+T = TypeVar("T")
 SWITCH_INTERVAL_S = 0.0001
 """How long a thread on the side may keep the interpreter; the default is 5 ms, which would be lateness."""
-
-
+WHOLE_CORE_MB = 1_769
+"""A function with so much memory has one vCPU, with less the same share of one."""
 _CHANGING = threading.Lock()
 _FOUND: list[tuple[bool, float]] = []
 """What the first of the pauses that last has found: whether garbage is collected, and the length of threads' turns."""
+
+
+def run_measuring(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run on `measuring_runner`'s loop."""
+    with measuring_runner() as runner:
+        return runner.run(coroutine)
+
+
+def measuring_runner() -> asyncio.Runner:
+    """Return a runner of uvloop's loop, or of asyncio's own where uvloop is not installed."""
+    try:
+        import uvloop  # noqa: PLC0415 -- present where the stores' layer is
+
+        factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
+    except ImportError:
+        factory = None
+    return asyncio.Runner(loop_factory=factory)
+
+
+async def repeat(every_s: float, action: Callable[[], Coroutine[Any, Any, None]], done: asyncio.Event) -> None:
+    """Act now and at every interval until `done`, and never in the middle of an action."""
+    loop = asyncio.get_running_loop()
+    while not done.is_set():
+        due_s = loop.time() + every_s
+        await action()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), max(0.0, due_s - loop.time()))
 
 
 @contextmanager
@@ -48,10 +77,6 @@ def gc_paused() -> Iterator[None]:
                 sys.setswitchinterval(was_interval)
                 if was_enabled:
                     gc.enable()
-
-
-WHOLE_CORE_MB = 1_769
-"""A function with so much memory has one vCPU, with less the same share of one."""
 
 
 def cores_of(memory_mb: int, *, emulated: bool) -> float:

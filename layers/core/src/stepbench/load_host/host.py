@@ -18,25 +18,27 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing import forkserver
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stepbench.contracts.tasks import RunWriterInput
 from stepbench.errors import RecordsUnavailableError
-from stepbench.load_host.item import run_item
 from stepbench.records.storage import layout
-from stepbench.services import connect
+from stepbench.services import connect, stage_handler
+from stepbench.stages.run_writer import run_writer
 from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from multiprocessing.connection import Connection
+    from collections.abc import Callable
+
 
 BEAT_S = 5.0
 """A quarter of RunWriterOnHost's HeartbeatSeconds."""
@@ -238,3 +240,31 @@ def _received(pipe: Connection) -> dict[str, Any] | None:
     except EOFError:
         return None
     return answer
+
+
+def run_item(task: dict[str, Any], environ: Mapping[str, str], host: Connection) -> None:
+    """
+    Run one attempt at one slice in a process of its own, forked from one that has imported all this.
+
+    It sends the host the stage's output, or `errorType` and `errorMessage`, as Lambda names them, and ends with its
+    host: nobody else would notify the state machine, which starts the item anew.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the host's, which lets items end
+    os.environ.clear()
+    os.environ.update(environ)
+    threading.Thread(target=_end_with, args=(host,), daemon=True).start()
+    host.send(_answer(task))
+
+
+def _answer(task: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"output": stage_handler(run_writer, RunWriterInput)(task, None)}
+    except Exception as error:  # noqa: BLE001 -- the state machine gets any error, as from Lambda
+        return {"errorType": type(error).__name__, "errorMessage": str(error)}
+
+
+def _end_with(host: Connection) -> None:
+    try:
+        host.recv()  # it sends nothing
+    except EOFError:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -4,8 +4,8 @@ from stepbench.planning.expansion import Expanded, expand, expanded, group_names
 from stepbench.planning.limits import check_budget, refuse_on_emulator
 from stepbench.planning.presets import Question, find_plan, list_plans, questions, read_text
 from stepbench.planning.reading import decode_json, decode_text, parse_plan, read_json
+from stepbench.planning.references import thresholds_about
 from stepbench.planning.schema import plan_schema
-from stepbench.planning.thresholds import thresholds_about
 
 __all__ = [
     "Expanded",

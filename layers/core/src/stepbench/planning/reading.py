@@ -11,12 +11,11 @@ from pydantic import ValidationError
 
 from stepbench.contracts.plan import Plan
 from stepbench.errors import PlanError, Problem, raise_problems
-from stepbench.planning.applications import application_problems
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import expectation, problems_of, shown
+from stepbench.planning.references import application_problems, threshold_problems
 from stepbench.planning.schedule import schedule_problems
 from stepbench.planning.schema import ROOT, node_at, path_text
-from stepbench.planning.thresholds import threshold_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

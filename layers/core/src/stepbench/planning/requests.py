@@ -14,12 +14,11 @@ from pydantic import BaseModel, ValidationError
 from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.changes import Changes, changed, is_path
-from stepbench.planning.limits import check_budget
+from stepbench.planning.limits import check_budget, check_stack
 from stepbench.planning.presets import NO_PRESET, find_preset
 from stepbench.planning.problems import NOTHING, shown
 from stepbench.planning.reading import parse_expanded, read_json
 from stepbench.planning.schema import path_text
-from stepbench.planning.stack import check_stack
 from stepbench.planning.wall_time import expected
 from stepbench.tuning.models import model_problems
 

@@ -116,7 +116,7 @@ def _without_sampled(plan: TrialPlan, number: int, windows: Sequence[Window]) ->
     if not few or phase.events > MOST_SAMPLED:
         return
     try:
-        from stepbench.planning.sampled_schedule import windows_without  # noqa: PLC0415 -- with NumPy, for these alone
+        from stepbench.workload.payloads import windows_without  # noqa: PLC0415 -- with NumPy, for these alone
     except ImportError:
         return
     filtered = " that passes the filter" if share < 1 else ""
@@ -134,7 +134,7 @@ def _before_all_clients(
     if not early:
         return
     try:
-        from stepbench.planning.sampled_schedule import first_client_ns  # noqa: PLC0415 -- with NumPy, for these alone
+        from stepbench.workload.payloads import first_client_ns  # noqa: PLC0415 -- with NumPy, for these alone
     except ImportError:
         return
     begin_ns = first_client_ns(plan, number, load)

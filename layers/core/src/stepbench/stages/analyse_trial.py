@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from stepbench.analysis.evidence import Stored
 from stepbench.contracts.tasks import AnalyseTrialInput, AnalyseTrialOutput
+from stepbench.costs.standing import deployment
 from stepbench.experiments.registry import experiment_of
 from stepbench.records.storage import layout
-from stepbench.stages.deployment import deployment
 
 if TYPE_CHECKING:
     from stepbench.services import Services

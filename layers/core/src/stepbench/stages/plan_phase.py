@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from stepbench.contracts.phase import PhaseSchedule
-from stepbench.contracts.plan import SLICE_S, TrialSpec
+from stepbench.contracts.phase import SLICE_S, PhaseSchedule
+from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
 from stepbench.errors import LoadHostLostError, RateNotFoundError
 from stepbench.experiments.registry import experiment_of
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.findings import Utilisation
-    from stepbench.contracts.plan import FindRate, Phase, TrialRef
+    from stepbench.contracts.phase import Phase
+    from stepbench.contracts.plan import TrialRef
+    from stepbench.contracts.trial import FindRate
     from stepbench.services import Services
     from stepbench.settings import Settings
 

@@ -29,7 +29,6 @@ from stepbench.errors import (
 from stepbench.experiments.registry import experiment_of
 from stepbench.observability import logger
 from stepbench.records.storage import layout
-from stepbench.stages.leftovers import CAUSE_CHARS, finish, is_over
 from stepbench.stages.target_driver import (
     find_unreached,
     reach_target,
@@ -37,8 +36,8 @@ from stepbench.stages.target_driver import (
     single_try_limit_s,
     undo_if_cancelled,
 )
-from stepbench.stages.tear_down_target import cancel, remove, tear_down
-from stepbench.workload.executions import wide_levels
+from stepbench.stages.tear_down_target import CAUSE_CHARS, cancel, finish, is_over, remove, tear_down
+from stepbench.workload.topology import wide_levels
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import AnyTrial, TrialSpec
@@ -56,7 +55,7 @@ DELIVERY_LIMIT_S = 600
 EMULATED_DELIVERY_LIMIT_S = 120
 PREPARE_LIMIT_S = PRELOAD_FOR_S + 120
 """How long all that is created and written before the load may take; the function has 15 minutes."""
-POLL_S = 1.0
+FINISH_POLL_S = 1.0
 CANCEL_POLL_S = 2.0
 WATCH_LANES = (0, 1)
 FORMER_LIMIT_S = 30
@@ -186,7 +185,7 @@ def _tear_down_former(holder: Lease, spec: TrialSpec, services: Services, build:
         while not tear_down(former, services, build=build, limit_s=limit_s):
             if services.clock.now_ns() >= until_ns:
                 return False
-            services.clock.sleep(POLL_S)
+            services.clock.sleep(FINISH_POLL_S)
     except TargetUnavailableError as error:
         message = f"{error}. What trial {holder.trial + 1} of this run has made there could not be torn down"
         raise TargetUnreachableError(message) from error
@@ -255,7 +254,7 @@ def _await_ready(spec: TrialSpec, opened: OpenDriver, services: Services) -> Non
                 f"{spec.plan.target.store} for trial {spec.name} was not ready within {READY_LIMIT_S} s; try again"
             )
             raise TargetUnavailableError(message)
-        services.clock.sleep(POLL_S)
+        services.clock.sleep(FINISH_POLL_S)
 
 
 def _ready_by(spec: TrialSpec, services: Services) -> datetime:

@@ -45,8 +45,7 @@ from stepbench.report.summary import (
     skipped_result,
     summarise,
 )
-from stepbench.stages.run_costs import add_costs
-from stepbench.stages.run_manifest import run_manifest
+from stepbench.stages.run_manifest import add_costs, run_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

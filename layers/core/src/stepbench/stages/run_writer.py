@@ -22,14 +22,13 @@ from stepbench.drivers.protocol import Warmable
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
 from stepbench.experiments.registry import build_driver
 from stepbench.load.machine_speed import SPEED_CHECK_S, check_core
-from stepbench.load.process import cores_of, cpu_share, gc_paused
+from stepbench.load.process import cores_of, cpu_share, gc_paused, repeat, run_measuring
 from stepbench.load.slices import Ends, Instruments, Slice, build_slice, most_alarms_per_s
 from stepbench.load.timer import Timer, best_timer, spin_ns
 from stepbench.records.formats.columns import UNSENT, ColumnHeader
 from stepbench.records.storage import layout
 from stepbench.records.storage.flusher import Flusher
 from stepbench.records.storage.layout import ClockSample
-from stepbench.stages.event_loop import repeat, run_measuring
 from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.stats.histogram import histogram_text
 

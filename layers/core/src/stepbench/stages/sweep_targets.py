@@ -1,4 +1,4 @@
-"""Entry point `SweepTargets`: finish what executions could not (see `leftovers`), and close their runs."""
+"""Entry point `SweepTargets`: finish what executions could not, and close their runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,16 @@ from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput, S
 from stepbench.errors import StepbenchError, TargetBusyError, shortened
 from stepbench.observability import TARGETS_PENDING, TARGETS_SWEPT, logger, put_metric
 from stepbench.records.storage import layout
-from stepbench.stages.leftovers import ABORTED, CAUSE_CHARS, GONE, RUNNING, execution_status, finish, is_over
-from stepbench.stages.tear_down_target import cancel
+from stepbench.stages.tear_down_target import (
+    ABORTED,
+    CAUSE_CHARS,
+    GONE,
+    RUNNING,
+    cancel,
+    execution_status,
+    finish,
+    is_over,
+)
 from stepbench.stages.turns import execution_arn
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ STARTING_S = 300
 """A run may have no execution yet: the API enters it before it starts that."""
 BENCHMARK = "Benchmark"
 """The name of the machine that runs plans, behind the stack's."""
-_SECOND_NS = 10**9
+_NS_A_S = 10**9
 
 
 class SweepResult(Enum):
@@ -57,7 +65,7 @@ def sweep_targets(
     A lease whose sweeping fails is reported as pending, so that it does not keep the others from being swept; also one
     whose trial's document cannot be read.
     """
-    until_ns = services.clock.now_ns() + SWEEP_LIMIT_S * _SECOND_NS
+    until_ns = services.clock.now_ns() + SWEEP_LIMIT_S * _NS_A_S
     if task.execution_arn is not None:
         _cancel_unfinished(_execution_name(task.execution_arn), services)
     _take_what_was_left(services)

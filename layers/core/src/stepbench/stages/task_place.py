@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stepbench.clock import SystemClock
 from stepbench.contracts.plan import TrialSpec
 from stepbench.drivers.registry import build_blobs
+from stepbench.load.process import measuring_runner
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import DagRows
 from stepbench.records.storage.receiver_paths import open_bucket, open_table
 from stepbench.settings import load_settings
-from stepbench.stages.event_loop import measuring_runner
 from stepbench.wire.http1.blocking import RetryLimits
 
 if TYPE_CHECKING:

@@ -1,9 +1,13 @@
-"""Runs take turns at their targets: a run that may begin is notified, and one that has ended makes room."""
+"""
+Runs take turns at their targets: a run that may begin is notified, and one that has ended makes room.
+
+What becomes of them is announced on EventBridge's default bus: other systems act on it without asking.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -11,15 +15,22 @@ from stepbench.contracts.runs import WAITING_STATES
 from stepbench.errors import RecordsUnavailableError
 from stepbench.observability import logger
 from stepbench.records.storage.refusals import unavailable
-from stepbench.stages.run_events import RUN_STARTED, announce
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stepbench.contracts.runs import QueueEntry
+    from stepbench.contracts.runs import QueueEntry, RunRecord
     from stepbench.services import Services
     from stepbench.settings import Settings
 
+
+SOURCE = "stepbench"
+RUN_STARTED, RUN_SUCCEEDED, RUN_FAILED = "RunStarted", "RunSucceeded", "RunFailed"
+REGRESSION_DETECTED = "RegressionDetected"
+_FIELDS = {
+    "run_id", "team", "source", "plan", "state", "verdict", "headline", "cause", "regressed", "estimate_usd",
+    "actual_usd",
+}  # fmt: skip
 _NO_LONGER_WAITING = frozenset({"TaskDoesNotExist", "TaskTimedOut", "InvalidToken"})
 _TRIES = 20
 """How often a change is tried again where somebody else was quicker."""
@@ -110,3 +121,23 @@ def _resume(run_id: str, services: Services) -> None:
     services.register.mark_resumed(run_id, turn.token)
     if changed is not None:
         announce(RUN_STARTED, changed, services)
+
+
+def announce(kind: str, run: RunRecord, services: Services) -> None:
+    """Put an event on the bus; a bus that does not take it delays no run, which is logged."""
+    detail = json.dumps(event_detail(run, services.settings.function_prefix))
+    entry = {"Source": SOURCE, "DetailType": kind, "Detail": detail}
+    try:
+        answer = services.aws("events").put_events(Entries=[entry])
+    except (BotoCoreError, ClientError):
+        logger.exception("an event could not be put", extra={"run_id": run.run_id, "event": kind})
+        return
+    if answer.get("FailedEntryCount"):
+        logger.error(
+            "EventBridge refused an event", extra={"run_id": run.run_id, "event": kind, "why": answer["Entries"]}
+        )
+
+
+def event_detail(run: RunRecord, stack: str) -> dict[str, Any]:
+    """Return what an event says of a run."""
+    return {"stack": stack, **run.model_dump(mode="json", include=_FIELDS, exclude_none=True)}

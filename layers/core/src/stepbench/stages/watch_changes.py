@@ -22,12 +22,11 @@ from stepbench.drivers.protocol import Watchable
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError
 from stepbench.experiments.registry import build_driver
-from stepbench.load.process import gc_paused
+from stepbench.load.process import gc_paused, run_measuring
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.records.storage.watch_log import WatchLog
-from stepbench.stages.event_loop import run_measuring
 from stepbench.stages.tear_down_target import alive
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stepbench.contracts.findings import Utilisation
-    from stepbench.contracts.plan import FindRate
+    from stepbench.contracts.trial import FindRate
 
 HELD_SHARE = 0.98
 """A load of which a smaller share was acknowledged in its time, but for what is in flight, was not held."""

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from stepbench.contracts.plan import SLICE_S
+from stepbench.contracts.phase import SLICE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from stepbench.contracts.plan import LoadStep, TrialPlan
+    from stepbench.contracts.phase import LoadStep
+    from stepbench.contracts.plan import TrialPlan
 
 ThinkTime = Literal["constant", "exponential"]
 _SECOND_NS = 1_000_000_000

@@ -7,7 +7,8 @@ Keys are drawn before the clock starts, from the slice's own random stream, so e
 The key with the smallest number is the one that is drawn most.
 
 Whether an event passes the filter follows from its place in its slice alone. Nothing has to be recorded of it: writers,
-`AwaitArrivals` and the analysis each work it out, with the same result for every attempt.
+`AwaitArrivals` and the analysis each work it out, with the same result for every attempt. Planning asks here, too,
+whether random arrivals, and what passes the filter, leave a window empty (`planning.schedule`).
 
 Source:
     Zipf's law over a finite number of keys as in YCSB: Cooper et al. (2010), Benchmarking cloud serving systems with
@@ -26,12 +27,19 @@ import numpy as np
 from stepbench.contracts.identity import ANY_ATTEMPT, EVENT_ID_CHARS, EventId, put_key, update_key
 from stepbench.contracts.workload import Kind
 from stepbench.model.request import Request
+from stepbench.workload.arrivals import phase_offsets_ns, slice_cuts, think_times_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from stepbench.contracts.plan import Record
+    from stepbench.contracts.phase import Window
+    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.trial import Record
+    from stepbench.contracts.workload import ClosedLoad
 
+_SECOND_NS = 1_000_000_000
 _FINEST = 10**9
 """Times a sequence number, which has 32 bits, this is still below 2 ** 63."""
 
@@ -126,3 +134,35 @@ class Payloads:
 
 def _head(event: EventId) -> str:
     return event.text().removesuffix(f"{event.sequence:08x}")
+
+
+def windows_without(plan: TrialPlan, phase: int, windows: Sequence[Window]) -> list[Window]:
+    """Return the windows in which no writer has an event due that passes the filter."""
+    left = list(windows)
+    for writer in range(plan.writers):
+        if not left:
+            break
+        due_ns = _passing_ns(plan, phase, writer)
+        left = [window for window in left if not _count(due_ns, window)]
+    return left
+
+
+def _passing_ns(plan: TrialPlan, phase: int, writer: int) -> NDArray[np.int64]:
+    due_ns = phase_offsets_ns(plan, phase, writer)
+    if plan.record.matching_share == 1:
+        return due_ns
+    cuts = slice_cuts(plan, phase, due_ns)
+    sequence = np.arange(due_ns.size) - np.repeat(cuts[:-1], np.diff(cuts))
+    return due_ns[matching(plan.record.matching_share, sequence)]
+
+
+def _count(due_ns: NDArray[np.int64], window: Window) -> int:
+    ends_ns = [round(end_s * _SECOND_NS) for end_s in (window.from_s, window.to_s)]
+    first, last = np.searchsorted(due_ns, ends_ns)
+    return int(last - first)
+
+
+def first_client_ns(plan: TrialPlan, phase: int, load: ClosedLoad) -> int:
+    """Return when the first client of a closed-loop phase begins, in ns from the phase's start."""
+    seeds = ((plan.seed, phase, 0, 0, client) for client in range(load.clients))
+    return min(next(think_times_ns(load.think_ms / 1e3, load.think, seed)) for seed in seeds)

@@ -1,5 +1,5 @@
 """
-Which task of a DAG writes and reads which objects, and what mix of requests a store has to expect of it; pure.
+Which task of a DAG writes and reads which objects, and its levels of tasks as the DAG machine takes them; pure.
 
 An object is named `<producer>-<task>/<consumer>-<part>`: of a scatter one a consuming task, of a broadcast and of a
 gather one a producing task.
@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.contracts.dataflow.dag import MAX_INLINE_TASKS, MAX_TASKS
+from stepbench.contracts.dataflow.rows import Level, LevelTask
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from stepbench.contracts.dataflow.dag import Dag, EdgeKind, Stage
+
+    LevelKey = Callable[[int], str]
+    """Returns the key, in the results bucket, of the tasks of a level by its number."""
 
 
 class DagObject(NamedTuple):
@@ -82,3 +88,32 @@ def _read_of_edges(dag: Dag, stage: Stage, task: int) -> Iterator[DagObject]:
 def all_objects(dag: Dag) -> tuple[DagObject, ...]:
     """Return all objects of an execution, stage by stage."""
     return tuple(each for stage in dag.stages for task in range(stage.tasks) for each in written_by(dag, stage, task))
+
+
+def levels_of(dag: Dag, bucket: str, key_of: LevelKey, most_at_once: int = MAX_TASKS) -> tuple[Level, ...]:
+    """Return a DAG's levels; a wide one names the file of its tasks in place of them."""
+    return tuple(
+        Level(wide=True, at_once=most_at_once, items_bucket=bucket, items_key=key_of(number))
+        if _is_wide(stages)
+        else Level(wide=False, at_once=min(MAX_INLINE_TASKS, most_at_once), tasks=_tasks_of(stages))
+        for number, stages in enumerate(dag.levels)
+    )
+
+
+def wide_levels(dag: Dag) -> Iterator[tuple[int, tuple[LevelTask, ...]]]:
+    """Yield number and tasks of each level that has a file."""
+    for number, stages in enumerate(dag.levels):
+        if _is_wide(stages):
+            yield number, _tasks_of(stages)
+
+
+def _is_wide(stages: tuple[Stage, ...]) -> bool:
+    return sum(stage.tasks for stage in stages) > MAX_INLINE_TASKS
+
+
+def _tasks_of(stages: tuple[Stage, ...]) -> tuple[LevelTask, ...]:
+    return tuple(
+        LevelTask(stage=stage.name, index=index, function=stage.function)
+        for stage in stages
+        for index in range(stage.tasks)
+    )

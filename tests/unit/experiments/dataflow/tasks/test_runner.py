@@ -15,7 +15,8 @@ from tests.support.memory_blobs import MemoryBlobs
 
 from stepbench.contracts.dataflow.dag import Dag
 from stepbench.contracts.dataflow.rows import TaskItem, TaskRow
-from stepbench.contracts.plan import LoadStep, Phase, TrialPlan, TrialSpec
+from stepbench.contracts.phase import LoadStep, Phase
+from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.target import S3Target
 from stepbench.experiments.dataflow.analysis.parts import task_parts
 from stepbench.experiments.dataflow.tasks import runner

@@ -19,11 +19,10 @@ from urllib.parse import quote, urlsplit
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.identity import CANARY_PHASE, EventId, trial_tag
 from stepbench.errors import LocalEnvironmentError
-from stepbench.load.process import gc_paused
+from stepbench.load.process import gc_paused, run_measuring
 from stepbench.planning import expanded
 from stepbench.records.formats.deliveries import POSTGRESQL_SOURCE
 from stepbench.records.formats.t4 import ENTRY, Entry, unpack_rows
-from stepbench.stages.event_loop import run_measuring
 from stepbench.wire.connect import connect_tcp
 from stepbench.wire.http1.connection import HttpConnection
 from stepbench_tools.local.stack import RECEIVER

@@ -25,8 +25,8 @@ from stepbench.contracts.target import CassandraTarget
 from stepbench.drivers.cassandra.blobs import CassandraBlobs
 from stepbench.drivers.cassandra.tuning import CassandraTuning, wanted_of
 from stepbench.errors import TargetUnavailableError
+from stepbench.load.process import run_measuring
 from stepbench.settings import Settings
-from stepbench.stages.event_loop import run_measuring
 from stepbench_tools.local.stores.cassandra.node import Node
 from stepbench_tools.tuning.offered import Turn, offer
 

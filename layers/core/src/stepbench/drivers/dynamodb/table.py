@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.clock import Clock
-    from stepbench.contracts.plan import Scale, TrialSpec
+    from stepbench.contracts.phase import Scale
+    from stepbench.contracts.plan import TrialSpec
     from stepbench.settings import Settings
     from stepbench.wire.http1.pool import PoolLimits
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from stepbench.clock import Clock
-    from stepbench.contracts.plan import Scale, TrialSpec
+    from stepbench.contracts.phase import Scale
+    from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.sql.access import BoundedConnection
     from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings

@@ -34,7 +34,7 @@ from stepbench.records.storage import layout
 from stepbench.wire.http1.aws import SignedRequest
 from stepbench.wire.http1.pool import PoolLimits
 from stepbench.wire.http1.sigv4 import Form
-from stepbench.workload.executions import levels_of
+from stepbench.workload.topology import levels_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepbench.contracts.runs import QueueEntry
-from stepbench.planning.queue import ahead_of, expected_starts
+from stepbench.planning.wall_time import ahead_of, expected_starts
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TARGETS = ("s3#bucket", "etcd#a:2379", "redis#a:6379")
