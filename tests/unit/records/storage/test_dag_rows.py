@@ -10,7 +10,7 @@ from tests.samples.records import REF
 from tests.samples.services import MemoryServices
 
 from stepbench.contracts.dataflow.dag import Dag
-from stepbench.experiments.dataflow.analysis.evidence import DagRecords
+from stepbench.experiments.dataflow.trial import DagRecords
 from stepbench.records.formats import dag_rows as formats
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import DagRows, StoredTasks, read_dag_ends, recorded_ends

@@ -183,7 +183,7 @@ def replication(
         (each.phase, each.name): WindowMeasurement(window, each) for window, each in zip(windows, results, strict=True)
     }
     arrives = measure_of(plan.experiment).arrives
-    of_runs = DAG_METRICS | {"ks"}  # see `dataflow.published` and `clock_check`
+    of_runs = DAG_METRICS | {"ks"}  # see `dataflow.analysis.media` and `clock_check`
     own = [published for published in plan.published if published.metric not in of_runs]
     return tuple(_replication(published, planned, measured, arrives=arrives) for published in own)
 

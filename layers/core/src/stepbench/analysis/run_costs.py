@@ -125,7 +125,7 @@ def per_dollar(trials: Sequence[TrialSummary]) -> tuple[PerDollar, ...]:
     The trial is complete and ran on AWS, whose prices say nothing of what an emulator does; its store's and its
     trigger's dollars are all known, and the median has an interval. Trials are set against each other only where they
     did the same work; repeats of one trial are no others, and count together. Executions of DAGs have their own (see
-    `experiments.dataflow.analysis.costs`).
+    `experiments.dataflow.analysis.windows`).
     """
     found: list[tuple[TrialSummary, PerDollar]] = []
     groups: dict[str, int] = {}

@@ -20,7 +20,7 @@ from stepbench.contracts.dataflow.rows import MakeInputOutput
 from stepbench.contracts.endpoint import file_problem, forbidden_name
 from stepbench.errors import PlanError, Problem, TargetUnavailableError, harmless
 from stepbench.experiments.dataflow.tasks.application import ApplicationError, find_maker
-from stepbench.experiments.dataflow.tasks.sources import source_problem
+from stepbench.experiments.dataflow.tasks.application_parameters import source_problem
 from stepbench.records.storage import layout
 from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.wire.http1.blocking import dial, secure

@@ -21,9 +21,8 @@ from stepbench.contracts.runs import RunRequest
 from stepbench.contracts.tasks import PreparedTarget, RemainingObjects, TornDown
 from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.errors import PlanError, StepbenchError
-from stepbench.experiments.dataflow.analysis.media import medium_answers
-from stepbench.experiments.dataflow.analysis.published import dag_replications
-from stepbench.experiments.dataflow.analysis.remaining import with_remaining
+from stepbench.experiments.dataflow.analysis.media import dag_replications, medium_answers
+from stepbench.experiments.dataflow.sentences import with_remaining
 from stepbench.experiments.operations.scaling import scaling_curves
 from stepbench.experiments.report.page import render_page
 from stepbench.experiments.report.run_output import run_output, with_regressions

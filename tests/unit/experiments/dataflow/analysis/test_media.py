@@ -12,8 +12,7 @@ from tests.samples.finished_dags import FORK, FinishedDags
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.published import Published
-from stepbench.experiments.dataflow.analysis.media import medium_answers
-from stepbench.experiments.dataflow.analysis.published import dag_replications
+from stepbench.experiments.dataflow.analysis.media import dag_replications, medium_answers
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialSummary

@@ -22,9 +22,9 @@ from tests.samples.results import changed, sample_manifest, sample_results, samp
 from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.dataflow.result import DataflowFindings, ObjectAccounting
 from stepbench.contracts.experiment import EXECUTION_LATENCY
-from stepbench.experiments.dataflow.analysis.answers import describe_objects as describe_trial_objects
-from stepbench.experiments.dataflow.report.view import dataflow_view
+from stepbench.experiments.dataflow.report.view import DagView, FlowTrial, dag_views, flow_trials
 from stepbench.experiments.dataflow.report.words import describe_all_objects, describe_objects, result_rows
+from stepbench.experiments.dataflow.sentences import describe_objects as describe_trial_objects
 from stepbench.experiments.report.headline import headline_lines, headline_tables
 from stepbench.experiments.report.page import render_page
 from stepbench.experiments.report.tables import render_csv
@@ -54,6 +54,12 @@ def with_objects(**counts: int) -> tuple[TrialResult, ...]:
 def page() -> str:
     """Return the run's page."""
     return render_page(summary_of(), RESULTS, sample_manifest())
+
+
+def viewed(results: tuple[TrialResult, ...], labels: list[str] | None = None) -> tuple[list[FlowTrial], DagView]:
+    """Return the trials of a run as the page shows them, and its first DAG."""
+    trials = flow_trials(results, labels or [each.summary.name for each in results])
+    return [*trials], next(iter(dag_views(summary_of(results), results, trials)))
 
 
 def figures_of(page: str) -> dict[str, dict[str, str]]:
@@ -135,11 +141,9 @@ def test_repeats_share_one_bar_and_one_drawing_of_tasks() -> None:
     repeated = tuple(
         changed(each, index=number, group="redis", repeat=number) for number, each in enumerate([RESULTS[1]] * 3)
     )
-    view = dataflow_view(summary_of(repeated), repeated, ["redis.r1", "redis.r2", "redis.r3"])
-    assert view is not None
-    window = view.dags[0].windows[0]
-    assert window.figures[0].drawing.params["labels"] == ["redis"]
-    assert (len(window.rows), len(view.dags[0].gantts)) == (3, 1)
+    _, dag = viewed(repeated, ["redis.r1", "redis.r2", "redis.r3"])
+    assert dag.windows[0].first[0].drawing.params["labels"] == ["redis"]
+    assert (len(dag.windows[0].rows), len(dag.gantts)) == (3, 1)
 
 
 def without_whole(result: TrialResult) -> TrialResult:
@@ -156,9 +160,7 @@ def without_whole(result: TrialResult) -> TrialResult:
 def test_a_store_at_which_all_executions_failed_hides_no_other() -> None:
     """Its objects' times are not known; those of the others are, in figures and tables alike."""
     results = (without_whole(RESULTS[0]), *RESULTS[1:])
-    view = dataflow_view(summary_of(results), results, [each.summary.name for each in results])
-    assert view is not None
-    window = view.dags[0].windows[0]
+    window = viewed(results)[1].windows[0]
     assert any(each.drawing.chart == "dataflow-transfer-parts" for each in window.stacks)
     assert [trial.label for trial, _ in window.shown] == [each.summary.name for each in RESULTS[1:]]
     assert "data-edge=" in render_page(summary_of(results), results, sample_manifest())
@@ -174,9 +176,8 @@ def test_trials_whose_dags_of_one_name_differ_are_drawn_with_the_edges_of_each()
         changed(RESULTS[1], dataflow=found.model_copy(update={"windows": windows})),
         *RESULTS[2:],
     )
-    view = dataflow_view(summary_of(results), results, [each.summary.name for each in results])
-    assert view is not None
-    (figure,) = (each for each in view.dags[0].windows[0].stacks if each.drawing.chart == "dataflow-transfer-parts")
+    stacks = viewed(results)[1].windows[0].stacks
+    (figure,) = (each for each in stacks if each.drawing.chart == "dataflow-transfer-parts")
     edges = len(found.windows[0].edges)
     assert len(figure.drawing.data["rows"]["row"]) == len(RESULTS) * edges - 1
 
@@ -187,9 +188,7 @@ def test_a_repeat_that_failed_hides_no_other() -> None:
         changed(each, index=number, group="redis", repeat=number)
         for number, each in enumerate([without_whole(RESULTS[1]), RESULTS[1]])
     )
-    view = dataflow_view(summary_of(repeated), repeated, ["redis.r1", "redis.r2"])
-    assert view is not None
-    assert [trial.first for trial in view.trials] == [False, True]
+    assert [trial.first for trial in viewed(repeated, ["redis.r1", "redis.r2"])[0]] == [False, True]
 
 
 def test_a_run_without_dags_has_no_section_of_them() -> None:

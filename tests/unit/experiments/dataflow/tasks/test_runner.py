@@ -18,7 +18,7 @@ from stepbench.contracts.dataflow.rows import TaskItem, TaskRow
 from stepbench.contracts.phase import LoadStep, Phase
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.target import S3Target
-from stepbench.experiments.dataflow.analysis.parts import task_parts
+from stepbench.experiments.dataflow.analysis.executions import task_parts
 from stepbench.experiments.dataflow.tasks import runner
 from stepbench.experiments.dataflow.tasks.application import ApplicationError, TaskAnswer, TaskCall
 from stepbench.experiments.dataflow.tasks.applications import synthetic

@@ -213,12 +213,22 @@ class CriticalTask(Contract):
     most_often: int = Field(ge=0, description="The index of the task that most often was.")
 
 
-class DagWindow(Contract):
-    """A window's executions of its phase's DAG."""
+class OfWindow(Contract):
+    """What is of one window of a DAG."""
 
     dag: str
     window: str
     phase: str
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Return which window it is of: the DAG, the phase and the window itself, by their names."""
+        return self.dag, self.phase, self.window
+
+
+class DagWindow(OfWindow):
+    """A window's executions of its phase's DAG."""
+
     n: int = Field(ge=0, description="Completed, with a row of each task: what the parts are of.")
     completed: int = Field(ge=0)
     failed: int = Field(ge=0)
@@ -236,7 +246,7 @@ class DagWindow(Contract):
     passed_mib: Spread = Field(description="Of each execution: written and read, together.")
 
 
-class DataflowCost(Contract):
+class DataflowCost(OfWindow):
     """
     What one execution of a window costs, and 1 / (its latency in s) / (its dollars), at one table's prices.
 
@@ -244,9 +254,6 @@ class DataflowCost(Contract):
     only. modelled: why the dollars are not those that were paid; empty where they are.
     """
 
-    dag: str
-    window: str
-    phase: str
     prices: str = Field(description="The table's name: region and date.")
     idle: bool
     usd: Estimate = Field(description="Of one execution, on average.")

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.dataflow.chart_data import DataflowBin, Gantt, GanttRow, GanttSpan
-from stepbench.experiments.dataflow.analysis.parts import level_times, passing_ns
-from stepbench.experiments.dataflow.analysis.spread import MIB, NS_PER_MS
+from stepbench.experiments.dataflow.analysis.executions import level_times, passing_ns
+from stepbench.experiments.dataflow.analysis.stages import MIB, NS_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

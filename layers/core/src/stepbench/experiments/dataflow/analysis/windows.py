@@ -1,42 +1,58 @@
-"""A window's executions of a DAG: gathered one by one, by due time, and what the report shows of them."""
+"""A window's executions of a DAG: gathered one by one, by due time, what the report shows of them, and their cost."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, get_args
 
-from stepbench.contracts.dataflow.result import ORCHESTRATION, PASSING, CriticalTask, DagWindow, PathPart, PathShare
-from stepbench.experiments.dataflow.analysis.edges import EdgeTallies
-from stepbench.experiments.dataflow.analysis.parts import critical_path, level_times, task_parts
-from stepbench.experiments.dataflow.analysis.spread import mean_share, spread, spread_ms
-from stepbench.experiments.dataflow.analysis.stages import LevelTally, StageTally
-from stepbench.experiments.dataflow.prices import ExecutionUsage
+import numpy as np
+
+from stepbench.clock import covered
+from stepbench.contracts.dataflow.result import (
+    ORCHESTRATION,
+    PASSING,
+    CriticalTask,
+    DagWindow,
+    DataflowCost,
+    PathPart,
+    PathShare,
+)
+from stepbench.experiments.dataflow.analysis.executions import critical_path, level_times, task_parts
+from stepbench.experiments.dataflow.analysis.stages import (
+    EdgeTallies,
+    LevelTally,
+    StageTally,
+    mean_share,
+    spread,
+    spread_ms,
+)
+from stepbench.experiments.dataflow.offering import ExecutionUsage, WindowUsage
+from stepbench.stats.intervals import Series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from stepbench.contracts.dataflow.dag import Dag
     from stepbench.contracts.measures import Estimate, WindowResult
     from stepbench.experiments.dataflow.analysis.executions import Execution, ExecutionTasks
+    from stepbench.experiments.dataflow.offering import WindowCost
 
 NS_PER_S = 1e9
-PARTS: tuple[PathPart, ...] = get_args(PathPart)
 
 
 class WindowTally:
-    """
-    Gathers the executions of one window.
-
-    whole: event and t4 - t0 of those of which every task has a row, in ns. usages, spans_ns: of the same, what they
-    used, and from when to when they went on. missing: how many have not arrived in time, as quantiles count them.
-    """
+    """Gathers the executions of one window."""
 
     def __init__(self, dag: Dag, result: WindowResult, begin_ns: int, length_s: float) -> None:
-        self.dag, self.result, self.begin_ns, self.length_s = dag, result, begin_ns, length_s
-        self.whole: list[tuple[str, int]] = []
-        self.usages: list[ExecutionUsage] = []
-        self.spans_ns: list[tuple[int, int]] = []
-        self.missing = self._completed = self._failed = self._unrecorded = 0
+        self.dag, self.result = dag, result
+        self._begin_ns, self._length_s = begin_ns, length_s
+        self._place = {"dag": dag.name, "window": result.name, "phase": result.phase}
+        # Of the executions of which every task has a row: t4 - t0 in ns by event, what they used, from when to when.
+        self._whole: dict[str, int] = {}
+        self._usages: list[ExecutionUsage] = []
+        self._spans_ns: list[tuple[int, int]] = []
+        # How many have not arrived in time, as quantiles count them.
+        self._missing = self._completed = self._failed = self._unrecorded = 0
         self._paths: list[dict[PathPart, int]] = []
         self._of_tasks: list[float] = []
         self._passed_mib: list[float] = []
@@ -54,15 +70,15 @@ class WindowTally:
         self._completed += execution.completed
         self._failed += execution.failed
         if not execution.t4_ns or not execution.arrived:
-            self.missing += 1
+            self._missing += 1
             return
         if not tasks.whole:
             self._unrecorded += 1
             return
         levels = level_times(tasks)
-        self.whole.append((execution.event, execution.t4_ns - execution.t0_ns))
-        self.usages.append(_billed_usage(execution, tasks))
-        self.spans_ns.append((execution.t1_ns, execution.t4_ns))
+        self._whole[execution.event] = execution.t4_ns - execution.t0_ns
+        self._usages.append(_billed_usage(execution, tasks))
+        self._spans_ns.append((execution.t1_ns, execution.t4_ns))
         self._paths.append(critical_path(execution, levels))
         self._critical.update(
             (number, level.critical.stage, level.critical.index) for number, level in enumerate(levels)
@@ -77,20 +93,18 @@ class WindowTally:
     @property
     def median_event(self) -> str | None:
         """Return the execution whose time from its due time is nearest to the median, the first of several."""
-        if not self.whole:
+        if not self._whole:
             return None
-        times = sorted(time_ns for _, time_ns in self.whole)
+        times = sorted(self._whole.values())
         middle = len(times) // 2
         median_ns = (times[middle] + times[~middle]) / 2
-        return min(self.whole, key=lambda each: abs(each[1] - median_ns))[0]
+        return min(self._whole, key=lambda event: abs(self._whole[event] - median_ns))
 
     def finding(self) -> DagWindow:
         """Return what the report shows."""
-        result, n = self.result, len(self.whole)
+        result, n = self.result, len(self._whole)
         return DagWindow(
-            dag=self.dag.name,
-            window=result.name,
-            phase=result.phase,
+            **self._place,
             n=n,
             completed=self._completed,
             failed=self._failed,
@@ -109,7 +123,7 @@ class WindowTally:
         )
 
     def _path(self) -> Iterator[PathShare]:
-        for part in PARTS:
+        for part in get_args(PathPart):
             values = [path[part] for path in self._paths]
             shares = [_over(path[part], sum(path.values())) for path in self._paths]
             yield PathShare(part=part, ms=spread_ms(values, len(values)), share=mean_share(shares))
@@ -127,6 +141,29 @@ class WindowTally:
         for (level, stage), indices in ordered:
             often = min(indices, key=lambda index: (-indices[index], index))
             yield CriticalTask(level=level, stage=stage, executions=indices.total(), most_often=often)
+
+    def costs(self, price: Callable[[WindowUsage], Iterator[WindowCost]]) -> Iterator[DataflowCost]:
+        """
+        Yield what the executions cost, by each price table, with and without idle hours.
+
+        One that has not arrived performs nothing, whatever it has cost: its performance per dollar is 0.
+        """
+        if not self._usages:
+            return
+        until_last_s = (max(end_ns for _, end_ns in self._spans_ns) - self._begin_ns) / NS_PER_S
+        busy_s, whole_s = covered(self._spans_ns) / NS_PER_S, max(self._length_s, until_last_s)
+        latency_s = np.array([one.latency_s for one in self._usages])
+        for cost in price(WindowUsage(tuple(self._usages), busy_s, whole_s)):
+            usd = np.array(cost.usd)
+            yield DataflowCost(
+                **self._place,
+                prices=cost.prices,
+                idle=cost.idle,
+                usd=Series(usd).mean(),
+                parts_usd=cost.parts,
+                perf_per_usd=Series(np.append(1 / latency_s / usd, np.zeros(self._missing))).quantile(0.5),
+                modelled=cost.modelled,
+            )
 
 
 def _billed_usage(execution: Execution, tasks: ExecutionTasks) -> ExecutionUsage:

@@ -12,7 +12,7 @@ from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stepbench.contracts.chart_data import PhaseSpan
     from stepbench.contracts.dataflow.chart_data import (
@@ -147,7 +147,7 @@ def _stacked(name: str, parts: Sequence[tuple[str, float]]) -> Iterator[Row]:
         at += ms
 
 
-def bar_figure(place: str, chart: str, title: str, bars: Sequence[Bar]) -> doc.Chart | None:
+def bar_figure(place: str, chart: str, title: str, bars: Iterable[Bar]) -> doc.Chart | None:
     """Return bars with intervals, by store; None where no store has a value."""
     charts = [(bar, bar.value, bar.value.value) for bar in bars if bar.value.value is not None]
     if not charts:

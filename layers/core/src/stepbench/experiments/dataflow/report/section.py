@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.contracts.experiment import EXECUTION_LATENCY
 from stepbench.experiments.dataflow.report import tables, words
-from stepbench.experiments.dataflow.report.view import dataflow_view
+from stepbench.experiments.dataflow.report.view import dag_views, flow_trials
 from stepbench.report import document as doc
 from stepbench.report.labels import describe_latency
 from stepbench.report.windows import (
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.result import RunSummary
-    from stepbench.experiments.dataflow.report.trials import FlowTrial
-    from stepbench.experiments.dataflow.report.view import DagView, DataflowView, WindowView
+    from stepbench.experiments.dataflow.report.view import DagView, FlowTrial, WindowView
     from stepbench.report.labels import WindowRow
     from stepbench.report.run import RunView
 
@@ -105,25 +104,25 @@ def _labelled(rows: Sequence[tables.StoreRow]) -> Iterator[tables.StoreRow]:
 
 def sections(run: RunView) -> Iterator[doc.Section]:
     """Yield the section on data through the store."""
-    flow = dataflow_view(run.summary, run.results, [view.label for view in run.trials])
-    if flow is None:
+    trials = flow_trials(run.results, [view.label for view in run.trials])
+    if not trials:
         return
-    nodes = [*_objects(flow)]
-    if results := tables.results_table([(trial.summary, trial.label) for trial in flow.trials]):
+    nodes = [*_objects(trials)]
+    if results := tables.results_table([(trial.summary, trial.label) for trial in trials]):
         nodes.append(results)
     if run.summary.published_dags:
         table = tables.published_table(run.summary.published_dags, emulated=run.manifest.emulated)
         nodes += [doc.Heading("Against published numbers", name="published-dags-title"), table]
-    for view in flow.dags:
+    for view in dag_views(run.summary, run.results, trials):
         nodes += _dag(view)
-    nodes += [*_over_time(flow), *(tables.tuning_table(trial) for trial in flow.tuned)]
+    nodes += [*_over_time(trials), *(tables.tuning_table(trial) for trial in trials if trial.findings.tuning)]
     yield doc.Section("dataflow", "Data through the store", tuple(nodes), "Data through the store", "dataflow")
 
 
-def _objects(flow: DataflowView) -> Iterator[doc.Node]:
-    yield doc.Sentences(tuple(map(_describe_objects, flow.trials)), most=None)
-    executions = tuple(map(_describe_executions, flow.trials))
-    table = tables.objects_table(flow.trials)
+def _objects(trials: Sequence[FlowTrial]) -> Iterator[doc.Node]:
+    yield doc.Sentences(tuple(map(_describe_objects, trials)), most=None)
+    executions = tuple(map(_describe_executions, trials))
+    table = tables.objects_table(trials)
     yield doc.Fold("Accounting of executions and objects", (table, doc.Sentences(executions, most=None, style="")))
 
 
@@ -146,7 +145,7 @@ def _dag(view: DagView) -> Iterator[doc.Node]:
     yield doc.Heading(f"DAG {name}", name=f"dag-{name}", link=name)
     yield doc.Figure(view.drawings, _describe_edges(view))
     for window in view.windows:
-        if window.figures:
+        if window.first:
             yield _bars(window, several=several)
     yield tables.stores_table(
         name,
@@ -226,14 +225,15 @@ def _details(dag: str, window: WindowView, *, several: bool) -> doc.Fold:
     )
 
 
-def _over_time(flow: DataflowView) -> Iterator[doc.Node]:
+def _over_time(trials: Sequence[FlowTrial]) -> Iterator[doc.Node]:
     charts = tuple(
         trial.store._replace(title=f"{trial.label} (emulated)" if trial.summary.emulated else trial.label)
-        for trial in flow.trials
+        for trial in trials
         if trial.store
     )
     tuned = " Dashed: a decision, thick where the store was configured anew; shaded: it did not answer."
-    caption = f"MiB put to and got from the store a second, over all phases.{tuned if flow.tuned else ''}"
+    caption = "MiB put to and got from the store a second, over all phases."
+    caption += tuned if any(trial.findings.tuning for trial in trials) else ""
     if charts:
         yield doc.Heading("The store over time")
         yield doc.Figure((doc.Multiples(charts),), caption, "zooms")

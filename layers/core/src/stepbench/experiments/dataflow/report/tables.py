@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow.result import DagWindow, EdgeResult, StageResult
     from stepbench.contracts.result import TrialSummary
     from stepbench.contracts.tuning import TuningStep
-    from stepbench.experiments.dataflow.report.trials import FlowTrial
+    from stepbench.experiments.dataflow.report.view import FlowTrial
 
 
 def objects_table(trials: Sequence[FlowTrial]) -> doc.Table:

@@ -24,7 +24,7 @@ from stepbench.experiments.dataflow.tasks.application_parameters import Choice, 
 
 LIBRARIES = ("numpy", "lightgbm", "sklearn.decomposition")
 TASKS = {
-    "pca": deferred("stepbench.experiments.dataflow.tasks.applications.learning.components:pca"),
+    "pca": deferred("stepbench.experiments.dataflow.tasks.applications.learning.training:pca"),
     "train": deferred("stepbench.experiments.dataflow.tasks.applications.learning.training:train"),
     "forest": deferred("stepbench.experiments.dataflow.tasks.applications.learning.training:forest"),
 }

@@ -23,7 +23,7 @@ from stepbench.experiments.dataflow.tasks.application_parameters import Number
 
 LIBRARIES = ("av", "numpy")
 TASKS = {
-    "split": deferred("stepbench.experiments.dataflow.tasks.applications.video.chunks:split"),
+    "split": deferred("stepbench.experiments.dataflow.tasks.applications.video.frames:split"),
     "extract": deferred("stepbench.experiments.dataflow.tasks.applications.video.frames:extract"),
     "classify": deferred("stepbench.experiments.dataflow.tasks.applications.video.classifier:classify"),
 }

@@ -24,7 +24,7 @@ import numpy as np
 
 from stepbench.experiments.dataflow.tasks.application import ApplicationError, TaskAnswer, TaskCall
 from stepbench.experiments.dataflow.tasks.applications.video.frames import from_jpeg
-from stepbench.experiments.dataflow.tasks.applications.video.glyphs import COLUMNS, DIGITS, ROWS, glyph
+from stepbench.experiments.dataflow.tasks.applications.video.rendering import COLUMNS, DIGITS, ROWS, glyph
 
 if TYPE_CHECKING:
     from collections.abc import Callable

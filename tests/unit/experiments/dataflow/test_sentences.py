@@ -6,8 +6,7 @@ import pytest
 from tests.samples.dataflow_findings import dataflow_results, object_accounting
 
 from stepbench.contracts.result import Caveat, TrialSummary
-from stepbench.experiments.dataflow.analysis.remaining import with_remaining
-from stepbench.experiments.dataflow.caveats import missing_objects
+from stepbench.experiments.dataflow.sentences import missing_objects, with_remaining
 
 OTHER = Caveat(kind="failed_executions", text="One failed.", remedy="Mend it.")
 

@@ -10,12 +10,12 @@ from stepbench.costs import prices
 from stepbench.costs.assumptions import MOST
 from stepbench.costs.price_table import price_table
 from stepbench.costs.standing import Deployment
-from stepbench.experiments.dataflow.offering import dag_amounts
-from stepbench.experiments.dataflow.prices import (
+from stepbench.experiments.dataflow.offering import (
     MODELLED_LOCALLY,
     ExecutionUsage,
     WindowCost,
     WindowUsage,
+    dag_amounts,
     transitions_of,
     window_costs,
 )

@@ -10,7 +10,7 @@ from tests.samples.finished_dags import END_MS, FinishedDags, fork_rows
 
 from stepbench.contracts.identity import CANARY_PHASE
 from stepbench.experiments.dataflow.analysis.executions import find_executions
-from stepbench.experiments.dataflow.analysis.spread import spread
+from stepbench.experiments.dataflow.analysis.stages import spread
 from stepbench.records.join.reader import read_records
 
 if TYPE_CHECKING:

@@ -6,8 +6,14 @@ import pytest
 from tests.samples.dag_rows import MS, ORIGIN_NS, blob, event_text, task_row
 from tests.samples.finished_dags import FORK, fork_rows
 
-from stepbench.experiments.dataflow.analysis.executions import Execution, ExecutionTasks
-from stepbench.experiments.dataflow.analysis.parts import TaskParts, critical_path, level_times, task_parts
+from stepbench.experiments.dataflow.analysis.executions import (
+    Execution,
+    ExecutionTasks,
+    TaskParts,
+    critical_path,
+    level_times,
+    task_parts,
+)
 
 EXECUTION = Execution(
     event_text(), FORK, 0, 0, ORIGIN_NS, ORIGIN_NS + 3 * MS, ORIGIN_NS + 90 * MS, arrived=True, end=None
