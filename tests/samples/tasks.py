@@ -12,12 +12,11 @@ from stepbench.clock import SystemClock
 from stepbench.contracts.dataflow.rows import TaskItem
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.plan import TrialPlan
-from stepbench.experiments.dataflow.tasks.sandbox import Sandbox
+from stepbench.experiments.dataflow.tasks.sandbox import Sandbox, TaskPlace
 from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.stages import receive_events
 from stepbench.stages.end_dataflow import EndSandbox
 from stepbench.stages.run_task import TaskSandbox
-from stepbench.stages.task_place import TaskPlace
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialRef

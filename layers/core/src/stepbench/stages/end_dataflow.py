@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.dataflow.rows import DagEnd, EndDataflowOutput
 from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
 from stepbench.errors import TargetUnavailableError
+from stepbench.experiments.dataflow.tasks.sandbox import open_task_place
 from stepbench.records.formats.t4 import Entry, pack
 from stepbench.stages.receive_events import open_receiver, read_clock
-from stepbench.stages.task_place import open_task_place
 from stepbench.workload.topology import all_objects, object_key
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow.rows import EndDataflowInput
     from stepbench.contracts.identity import EventId
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.experiments.dataflow.tasks.sandbox import TaskPlace
     from stepbench.stages.receive_events import Receiver
-    from stepbench.stages.task_place import TaskPlace
 
 _CAUSE_CHARS = 2_000
 

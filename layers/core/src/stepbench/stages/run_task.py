@@ -21,10 +21,9 @@ from stepbench.contracts.dataflow.rows import RunTaskOutput
 from stepbench.errors import RecordsUnavailableError, TaskFailedError, TrialCancelledError
 from stepbench.experiments.dataflow.tasks import runner
 from stepbench.experiments.dataflow.tasks.application import preload
-from stepbench.experiments.dataflow.tasks.sandbox import Sandbox
+from stepbench.experiments.dataflow.tasks.sandbox import Sandbox, open_task_place
 from stepbench.records.storage import layout
 from stepbench.records.storage.receiver_paths import open_table
-from stepbench.stages.task_place import open_task_place
 from stepbench.wire.http1.blocking import RetryLimits
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.dataflow.rows import RunTaskInput, TaskItem, TaskRow
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.experiments.dataflow.tasks.sandbox import Invocation
-    from stepbench.stages.task_place import Table, TaskPlace
+    from stepbench.experiments.dataflow.tasks.sandbox import Invocation, Table, TaskPlace
 
 CANCEL_POLL_S = 1.0
 CANCEL_RETRY = RetryLimits(attempts=1, connect_s=1, answer_s=1, whole_s=2)

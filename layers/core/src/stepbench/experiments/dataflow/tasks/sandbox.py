@@ -1,18 +1,47 @@
-"""A sandbox that runs tasks, and what it remembers between invocations."""
+"""
+A sandbox that runs tasks, or ends executions, and what it keeps between invocations.
+
+Its memory, and its place: trials and their store, its way to table and bucket.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from stepbench.experiments.transfer.program.surroundings import make_sandbox_id
+from stepbench.clock import SystemClock
+from stepbench.contracts.plan import TrialSpec
+from stepbench.drivers.registry import build_blobs
+from stepbench.load.process import measuring_runner
+from stepbench.records.storage import layout
+from stepbench.records.storage.dag_rows import DagRows
+from stepbench.records.storage.receiver_paths import open_bucket, open_table
+from stepbench.settings import load_settings
+from stepbench.wire.http1.blocking import RetryLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialRef
     from stepbench.drivers.blobs import BlobStore
+    from stepbench.drivers.protocol import BuildBlobs
+    from stepbench.records.storage.receiver_paths import ReceiverBucket, ReceiverTable
+    from stepbench.records.storage.run_store import RunStore
+    from stepbench.records.storage.trial_table import TrialTable
+    from stepbench.settings import Settings
 
+    Table = ReceiverTable | TrialTable
+    Bucket = ReceiverBucket | RunStore
+
+T = TypeVar("T")
+RETRY = RetryLimits(attempts=4, connect_s=3, answer_s=60, whole_s=120)
+"""They suffice for a DAG's input of tens of megabytes."""
+_SPECS = 8
+"""How many trials are remembered: a sandbox may serve several at once, of teams whose stores differ."""
 AHEAD_NS = 1_000_000_000
 """
 A sandbox that waited so long for its first invocation was made ahead, as Lambda does at will: nothing has waited for
@@ -38,7 +67,7 @@ class Sandbox:
     """
 
     def __init__(self, environ: Mapping[str, str], imported_ns: int, ready_ns: int | None = None) -> None:
-        self.id = make_sandbox_id()
+        self.id = os.urandom(8).hex()
         self.ready_ns = time.time_ns() if ready_ns is None else ready_ns
         self.init_ns = max(self.ready_ns - imported_ns, 0)
         memory = environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
@@ -75,3 +104,80 @@ class Invocation(NamedTuple):
     attempt: int
     cold: bool
     cpu_ns: int
+
+
+class TaskPlace:
+    """
+    Made in the init phase, or when first asked for; connects when there is something to read.
+
+    The store stays open between invocations, as functions keep their clients; the loop, too, on which it lives.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], table: Table, bucket: Bucket, build: BuildBlobs = build_blobs
+    ) -> None:
+        self.environ = environ
+        self.rows = DagRows(table)
+        self._bucket = bucket
+        self._build = build
+        self._settings: Settings | None = None
+        self._specs: dict[str, TrialSpec] = {}
+        self._store: tuple[str, BlobStore] | None = None
+        self._is_open = False
+        self._runner: asyncio.Runner | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """Return the stack's."""
+        if self._settings is None:
+            self._settings = load_settings(self.environ)
+        return self._settings
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run on the sandbox's loop."""
+        if self._runner is None:
+            self._runner = measuring_runner()
+        return self._runner.run(coroutine)
+
+    def trial(self, ref: TrialRef) -> TrialSpec:
+        """Return a trial's specification, read once. Raises RecordsUnavailableError."""
+        if ref.tag not in self._specs:
+            body = self._bucket.get_bytes(layout.trial_key(ref, "trial.json"))
+            while len(self._specs) >= _SPECS:
+                del self._specs[next(iter(self._specs))]
+            self._specs[ref.tag] = TrialSpec.model_validate_json(body)
+        return self._specs[ref.tag]
+
+    async def store(self, spec: TrialSpec) -> BlobStore:
+        """Return the access to a trial's store, which may be open; that of another trial is closed. On `run`'s loop."""
+        if self._store is None or self._store[0] != spec.tag:
+            await self.close_store()
+            self._store = spec.tag, self._build(spec, self.settings, SystemClock())
+        return self._store[1]
+
+    async def open_store(self, spec: TrialSpec) -> BlobStore:
+        """Return the access to a trial's store, open. Raises TargetUnavailableError."""
+        store = await self.store(spec)
+        if not self._is_open:
+            await store.open()
+            self._is_open = True
+        return store
+
+    async def close_store(self) -> None:
+        """Close the access, in whatever state it was left; the next one is made anew."""
+        kept, self._store, self._is_open = self._store, None, False
+        if kept is not None:
+            with contextlib.suppress(Exception):  # it is not used again, and nobody is to pay for it
+                await kept[1].close()
+
+    def read_kept(self, ref: TrialRef, kept: Kept) -> bytes:
+        """Read a DAG's input, or a file of one of its stages. Raises RecordsUnavailableError."""
+        dag, stage, file = kept
+        return self._bucket.get_bytes(
+            layout.dag_file_key(ref, dag, stage, file) if file else layout.dag_input_key(ref, dag)
+        )
+
+
+def open_task_place(environ: Mapping[str, str]) -> TaskPlace:
+    """Open the place of a sandbox with the environment of a Lambda function."""
+    return TaskPlace(environ, open_table(environ, RETRY), open_bucket(environ, RETRY))
