@@ -19,9 +19,8 @@ from stepbench.analysis.windows import MeasuredWindow
 from stepbench.contracts.plan import TrialSpec
 from stepbench.records.formats.columns import decode
 from stepbench.records.formats.t4_items import parse_item, shape_of, unpack_together
-from stepbench.records.join.accounting import account
 from stepbench.records.join.grid import build_grid
-from stepbench.records.join.trial import join
+from stepbench.records.join.trial import account, join
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from benchmarks.result import Case, Figure, Goal
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import Plan
 from stepbench.planning import expand
-from stepbench.records.formats.report_lines import PATTERN, parse_report
+from stepbench.records.formats.second_sources import PATTERN, parse_report
 from stepbench.records.storage import layout
 from stepbench_tools.local.environment import down
 from stepbench_tools.local.executions import RUNNING, SUCCEEDED, Executions, RunSpec, new_run_id

@@ -42,8 +42,14 @@ from tests.samples.services import RESULTS_TABLE, RUNS_TABLE
 
 from stepbench.api import runs
 from stepbench.api.callers import Caller
-from stepbench.contracts.run_tasks import AwaitTurnInput, ConcludeRunInput, SweepTargetsInput, ValidatePlanInput
-from stepbench.contracts.runs import QueueEntry, RunRequest
+from stepbench.contracts.runs import (
+    AwaitTurnInput,
+    ConcludeRunInput,
+    QueueEntry,
+    RunRequest,
+    SweepTargetsInput,
+    ValidatePlanInput,
+)
 from stepbench.records.storage.run_register import RunRegister
 from stepbench.services import LONG_CALLS, connect
 from stepbench.stages.await_turn import await_turn

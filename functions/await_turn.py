@@ -1,6 +1,6 @@
 """Task `AwaitTurn`: a run joins the queue; its execution waits for its turn."""
 
-from stepbench.contracts.run_tasks import AwaitTurnInput
+from stepbench.contracts.runs import AwaitTurnInput
 from stepbench.observability import observed
 from stepbench.services import stage_handler
 from stepbench.stages.await_turn import await_turn

@@ -1,6 +1,6 @@
 """Task `ConcludeRun`: a run that is over is entered in the register, and makes room in the queue."""
 
-from stepbench.contracts.run_tasks import ConcludeRunInput
+from stepbench.contracts.runs import ConcludeRunInput
 from stepbench.observability import observed
 from stepbench.services import stage_handler
 from stepbench.stages.conclude_run import conclude_run

@@ -1,7 +1,7 @@
 """Entry point `SweepTargets`: finish what an execution could not."""
 
 import stepbench.compiled  # noqa: F401 -- first: it says for which machine the layers were built
-from stepbench.contracts.run_tasks import SweepTargetsInput
+from stepbench.contracts.runs import SweepTargetsInput
 from stepbench.observability import observed
 from stepbench.services import stage_handler
 from stepbench.stages.sweep_targets import sweep_targets

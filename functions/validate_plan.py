@@ -1,7 +1,7 @@
 """Task `ValidatePlan`: a user's plan in, stored and priced trials out, or a refusal."""
 
 import stepbench.compiled  # noqa: F401 -- first: it says for which machine the layers were built
-from stepbench.contracts.run_tasks import ValidatePlanInput
+from stepbench.contracts.runs import ValidatePlanInput
 from stepbench.observability import observed
 from stepbench.services import stage_handler
 from stepbench.stages.validate_plan import validate_plan

@@ -13,7 +13,7 @@ from botocore.loaders import Loader
 from tests.samples.templates import ROOT, Json, load_template, statements
 from tests.statemachines.conftest import load_machine
 
-from stepbench.contracts.rules.etcd import COMPACTION_S, QUOTA_BYTES
+from stepbench.contracts.rules import COMPACTION_S, QUOTA_BYTES
 from stepbench.contracts.tuning import COMMANDS, NODE_SETTINGS
 from stepbench.drivers.cassandra.tuning import NodeValues
 from stepbench.load_host.__main__ import build_parser

@@ -30,7 +30,6 @@ FLOORS = (
     "contracts",
     "digits",
     "model",
-    "clock_offset",
     "stats",
     "workload",
     "wire",

@@ -12,7 +12,7 @@ from tests.samples.templates import ROOT, Json, load_template
 from tests.unit.stages.test_await_turn import arrive, queue
 from tests.unit.stages.test_conclude_run import report
 
-from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput
+from stepbench.contracts.runs import ConcludeRunInput, SweepTargetsInput
 from stepbench.settings import Settings
 from stepbench.stages.conclude_run import conclude_run
 from stepbench.stages.sweep_targets import sweep_targets

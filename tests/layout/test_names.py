@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.statemachines.conftest import MACHINES, load_machine
 
-from stepbench.contracts import custom_resource, run_tasks, tasks
+from stepbench.contracts import custom_resource, runs, tasks
 from stepbench.contracts.dataflow import rows as dataflow_rows
 from stepbench.contracts.transfer import rows as transfer_rows
 from stepbench.records.formats.deliveries import parse_delivery
@@ -83,7 +83,7 @@ def test_there_is_no_handler_or_sample_event_without_a_name() -> None:
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"ReceiveEvents"}))
 def test_the_sample_event_is_a_valid_input(name: str) -> None:
     """`sam local invoke -e` with it gets past the handler."""
-    rooms, contract = (custom_resource, dataflow_rows, run_tasks, tasks, transfer_rows), f"{_stage(name)}Input"
+    rooms, contract = (custom_resource, dataflow_rows, runs, tasks, transfer_rows), f"{_stage(name)}Input"
     (model,) = {getattr(room, contract) for room in rooms if hasattr(room, contract)}
     document = (ROOT / f"events/tasks/{_snake(name)}.json").read_text()
     assert set(model.model_validate_json(document).model_dump()) >= set(json.loads(document))

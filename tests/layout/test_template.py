@@ -16,7 +16,7 @@ from botocore.validate import ParamValidator
 from tests.samples.templates import ROOT, Json, listed, load_template, statements
 from tests.statemachines.conftest import MACHINES, State, load_machine
 
-from stepbench.clock_offset import ROUNDS, TIMEOUT_S
+from stepbench.clock import ROUNDS, TIMEOUT_S
 from stepbench.contracts.capacity import Metric
 from stepbench.contracts.phase import SLICE_S
 from stepbench.contracts.runs import RunRecord

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.samples.results import accounting, numbered, sample_summary, sample_window, trial_summary
 
 from stepbench.contracts.chart_data import PhaseSpan
-from stepbench.contracts.dataflow.chart_data import (
+from stepbench.contracts.dataflow.dag import Dag, DagInput, Input, Stage
+from stepbench.contracts.dataflow.report import (
+    DagReplication,
     DataflowBin,
     DataflowChartData,
+    ExpectedMix,
     Gantt,
     GanttRow,
     GanttSpan,
+    Medium,
+    MediumAnswer,
     TuningMark,
 )
-from stepbench.contracts.dataflow.dag import Dag, DagInput, Input, Stage
-from stepbench.contracts.dataflow.media import DagReplication, ExpectedMix, Medium, MediumAnswer
 from stepbench.contracts.dataflow.result import (
     CriticalTask,
     DagWindow,

@@ -16,7 +16,7 @@ from stepbench.contracts.result import TrialResult
 from stepbench.contracts.tasks import AnalyseTrialInput, StateError
 from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import Rows, encode
-from stepbench.records.formats.report_lines import LogCollection, ReportLine, ReportPage
+from stepbench.records.formats.second_sources import LogCollection, ReportLine, ReportPage
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench.analysis.clock_check import clock_checks
 from stepbench.contracts.chart_data import EcdfCurve, PhaseSpan, SeriesPoint, WindowSample
 from stepbench.contracts.cost import Cost
-from stepbench.contracts.documents import Manifest
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure, Manifest
 from stepbench.contracts.findings import Replication
 from stepbench.contracts.measures import Estimate, Latency, WindowResult
 from stepbench.contracts.plan import TrialPlan, TrialSpec

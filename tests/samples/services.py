@@ -9,7 +9,7 @@ from botocore.exceptions import EndpointConnectionError
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_register import MemoryRegister
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import AnyTrial, TrialPlan, TrialRef, TrialSpec
 from stepbench.records.storage import layout

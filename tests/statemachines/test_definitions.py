@@ -17,7 +17,7 @@ import pytest
 from tests.statemachines.conftest import substituted
 
 from stepbench import errors
-from stepbench.contracts import run_tasks, tasks
+from stepbench.contracts import runs, tasks
 from stepbench.contracts.dataflow import rows as dataflow_rows
 from stepbench.contracts.dataflow.dag import MAX_INLINE_TASKS, MAX_LEVELS
 from stepbench.contracts.identity import ANY_ATTEMPT
@@ -278,7 +278,7 @@ def test_no_polling_loop_comes_near_the_history_limit(trial: Machine) -> None:
 
 def _model(state: State, suffix: str) -> type[BaseModel]:
     name = re.sub("^(Run|Make)(Wide)?(Video|Learning)?(Task|Input)$", r"\1\4", state.name) + suffix
-    rooms = (dataflow_rows, run_tasks, tasks, transfer_rows)
+    rooms = (dataflow_rows, runs, tasks, transfer_rows)
     (model,) = {getattr(room, name) for room in rooms if hasattr(room, name)}
     found: type[BaseModel] = model
     return found
@@ -325,26 +325,26 @@ def test_paths_in_templates_are_marked_as_such(machine: Machine) -> None:
 def test_the_child_gets_a_planned_trial(benchmark_machine: Machine) -> None:
     """One model describes what ValidatePlan makes and what the trial machine begins with."""
     given = _fields(benchmark_machine["RunTrial"].definition["Parameters"]["Input"])
-    assert given - {"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"} == set(run_tasks.PlannedTrial.model_fields)
+    assert given - {"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"} == set(runs.PlannedTrial.model_fields)
 
 
 def test_the_trial_machine_reads_only_what_the_child_gets(trial: Machine) -> None:
     """Begin copies its input; a field that is not there would end the execution uncaught."""
     copied = trial["Begin"].definition["Parameters"]
     read = {value.removeprefix("$.") for value in copied.values() if isinstance(value, str)}
-    assert read <= set(run_tasks.PlannedTrial.model_fields)
+    assert read <= set(runs.PlannedTrial.model_fields)
 
 
 def test_outcomes_are_what_the_report_takes(benchmark_machine: Machine) -> None:
     """Both ends of a trial give the same fields, and no cause: 100 of them have to stay under 256 KiB."""
     for name in ("TrialSucceeded", "TrialFailed"):
-        assert _fields(benchmark_machine[name].definition["Parameters"]) == set(run_tasks.TrialOutcome.model_fields)
+        assert _fields(benchmark_machine[name].definition["Parameters"]) == set(runs.TrialOutcome.model_fields)
 
 
 def test_phases_are_read_as_the_plan_gives_them(trial: Machine) -> None:
     """The phase loop's paths name fields of PhaseRef and WriterItem."""
     text = json.dumps(trial["Phases"].definition)
-    assert set(re.findall(r"\$\.phase\.(\w+)", text)) == set(run_tasks.PhaseRef.model_fields)
+    assert set(re.findall(r"\$\.phase\.(\w+)", text)) == set(runs.PhaseRef.model_fields)
     barrier = trial["WaitForBarrier"].definition["TimestampPath"].removeprefix("$.")
     assert barrier in tasks.WriterItem.model_fields
     assert barrier in transfer_rows.TransferItem.model_fields

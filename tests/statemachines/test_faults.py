@@ -14,8 +14,8 @@ from tests.support.fake_clock import FakeClock
 from tests.support.memory_driver import MemoryDriver
 from tests.support.memory_register import MemoryRegister
 
-from stepbench.contracts.failure import Failure
-from stepbench.contracts.run_tasks import SweepTargetsInput
+from stepbench.contracts.documents import Failure
+from stepbench.contracts.runs import SweepTargetsInput
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table

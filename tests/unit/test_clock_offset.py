@@ -14,8 +14,16 @@ from tests.samples.finished_trials import AnalysedTrial
 
 from stepbench.analysis.clocks import SandboxOffset, measure_clock, offset_between
 from stepbench.analysis.evidence import Stored, gather
-from stepbench.clock import SystemClock
-from stepbench.clock_offset import ClockOffset, SntpExchange, answer, estimate, measure_offset, read_answer, request
+from stepbench.clock import (
+    ClockOffset,
+    SntpExchange,
+    SystemClock,
+    estimate_offset,
+    measure_offset,
+    read_answer,
+    sntp_answer,
+    sntp_request,
+)
 from stepbench.contracts.tasks import StateError
 from stepbench.costs.standing import Deployment
 from stepbench.records.storage.layout import ClockSample
@@ -27,15 +35,15 @@ def test_the_offset_is_ours_minus_the_references() -> None:
     """By hand, we are 5 behind, and it takes 3 there, 1 inside, 1 back: -5 - (3 - 1) / 2 = -6, within 2."""
     exchange = SntpExchange(asked_ns=100, received_ns=108, sent_ns=109, answered_ns=105)
     assert exchange.round_trip_ns == 4
-    assert estimate([exchange]) == ClockOffset(-6, 2)
+    assert estimate_offset([exchange]) == ClockOffset(-6, 2)
 
 
 def test_the_smallest_round_trip_wins() -> None:
     """A packet that queued says little about the clock; without any the report says "unmeasured", never 0."""
     good = SntpExchange(100, 110, 110, 120)
     queued = SntpExchange(100, 500, 500, 520)
-    assert estimate([queued, good, queued]) == ClockOffset(0, 10)
-    assert estimate([]) is None
+    assert estimate_offset([queued, good, queued]) == ClockOffset(0, 10)
+    assert estimate_offset([]) is None
 
 
 @given(
@@ -48,7 +56,7 @@ def test_the_truth_lies_within_the_bound(offset: int, delays: list[tuple[int, in
         SntpExchange(NOW_NS, NOW_NS - offset + there, NOW_NS - offset + there + inside, NOW_NS + there + inside + back)
         for there, back, inside in delays
     ]
-    found = estimate(exchanges)
+    found = estimate_offset(exchanges)
     assert found is not None
     assert abs(found.offset_ns - offset) <= found.bound_ns + 1
 
@@ -56,8 +64,8 @@ def test_the_truth_lies_within_the_bound(offset: int, delays: list[tuple[int, in
 @given(st.integers(0, 2_500_000_000 * 10**9), st.integers(0, 10**9))
 def test_times_survive_the_packet(received_ns: int, inside_ns: int) -> None:
     """NTP's era ends in 2036; its fraction resolves a quarter of a nanosecond."""
-    question = request(NOW_NS)
-    packet = answer(question, received_ns, received_ns + inside_ns)
+    question = sntp_request(NOW_NS)
+    packet = sntp_answer(question, received_ns, received_ns + inside_ns)
     assert packet is not None
     assert read_answer(question, packet) == (received_ns, received_ns + inside_ns)
 
@@ -76,15 +84,15 @@ def test_times_survive_the_packet(received_ns: int, inside_ns: int) -> None:
 )
 def test_a_bad_answer_counts_as_none(change: Callable[[bytes], bytes]) -> None:
     """A forged or late packet would shift every latency."""
-    question = request(NOW_NS)
-    packet = answer(question, NOW_NS, NOW_NS)
+    question = sntp_request(NOW_NS)
+    packet = sntp_answer(question, NOW_NS, NOW_NS)
     assert packet is not None
     assert read_answer(question, change(packet)) is None
 
 
 def test_only_questions_are_answered() -> None:
     """The responder is a socket like any other."""
-    assert answer(b"hello", NOW_NS, NOW_NS) is None
+    assert sntp_answer(b"hello", NOW_NS, NOW_NS) is None
 
 
 @contextmanager
@@ -109,7 +117,7 @@ def responder(reply: Callable[[bytes], bytes | None]) -> Iterator[str]:
 def test_one_host_has_no_offset_to_itself() -> None:
     """On loopback the truth is 0, so the bound has to cover the estimate."""
     clock = SystemClock()
-    with responder(lambda packet: answer(packet, clock.now_ns(), clock.now_ns())) as reference:
+    with responder(lambda packet: sntp_answer(packet, clock.now_ns(), clock.now_ns())) as reference:
         found = measure_offset(reference, clock)
     assert found is not None
     assert abs(found.offset_ns) <= found.bound_ns
@@ -181,7 +189,7 @@ def reading(one: SkewedClock, at_ns: int, rng: np.random.Generator) -> SandboxOf
         sent_ns = received_ns + rng.exponential(5_000)
         now_ns = sent_ns + back_ns
         exchanges.append(SntpExchange(one.read(asked_ns), round(received_ns), round(sent_ns), one.read(now_ns)))
-    found = estimate(exchanges)
+    found = estimate_offset(exchanges)
     assert found is not None
     return SandboxOffset(found.offset_ns, found.bound_ns)
 
@@ -220,7 +228,7 @@ def test_the_offset_interval_never_misses_the_true_offset() -> None:
 
 def test_one_sided_delay_without_drift_uses_the_bound_up() -> None:
     """With all of the round trip on one way the estimate is wrong by the whole bound, and not by more."""
-    found = estimate([SntpExchange(1_000, 1_500, 1_500, 1_500)])
+    found = estimate_offset([SntpExchange(1_000, 1_500, 1_500, 1_500)])
     assert found is not None
     assert (found.offset_ns, found.bound_ns) == (-250, 250)
 

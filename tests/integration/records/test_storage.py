@@ -38,17 +38,18 @@ from stepbench.records.formats.columns import PendingRows
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.join.reader import count_malformed
 from stepbench.records.storage import layout
-from stepbench.records.storage.dataset_keys import dataset_keys, dataset_names
 from stepbench.records.storage.flusher import Flusher
 from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.receiver_paths import open_bucket, open_table
-from stepbench.records.storage.run_store import RunStore
+from stepbench.records.storage.run_store import RunStore, empty_bucket
 from stepbench.records.storage.stored import RetainedRecords, StoredFiles, StoredItems
 from stepbench.records.storage.t4_store import T4Store
+from stepbench.records.storage.transfers import dataset_keys, dataset_names
 from stepbench.records.storage.trial_table import FilePointer, TrialTable
 from stepbench.records.storage.watch_log import read_watches
 from stepbench.services import Services
 from stepbench.wire.http1.blocking import RetryLimits
+from stepbench_tools.local.stack import local_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -380,3 +381,29 @@ def test_no_fault_leaves_a_connection_behind(persistent: Records) -> None:
     records.at_table.follow()
     records.table.beat(REF.tag, "writer#1", {"sent": 2})
     assert records.at_table.open_connections <= 1
+
+
+BUCKET, OBJECTS = "to-be-emptied", 1_001
+
+
+def test_versions_markers_and_unfinished_uploads_go_page_by_page(emulator: str) -> None:
+    """S3 deletes no bucket that has any of them, and lists a thousand at a time."""
+    s3 = local_client("s3", emulator)
+    s3.create_bucket(Bucket=BUCKET)
+    s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+    for number in range(OBJECTS):
+        s3.put_object(Bucket=BUCKET, Key=f"key-{number:04d}", Body=b"")
+    s3.put_object(Bucket=BUCKET, Key="key-0000", Body=b"again")
+    s3.delete_object(Bucket=BUCKET, Key="key-0001")
+    s3.create_multipart_upload(Bucket=BUCKET, Key="half")
+    times = iter([True, True, False])
+    partly = empty_bucket(s3, BUCKET, lambda: next(times))
+    assert (partly.whole, partly.removed < OBJECTS + 3) == (False, True)
+    rest = empty_bucket(s3, BUCKET)
+    assert (rest.whole, partly.removed + rest.removed) == (True, OBJECTS + 3)
+    assert s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []) == []
+    listed = s3.list_object_versions(Bucket=BUCKET)
+    assert (listed.get("Versions", []), listed.get("DeleteMarkers", [])) == ([], [])
+    s3.delete_bucket(Bucket=BUCKET)
+    with pytest.raises(s3.exceptions.ClientError, match="NoSuchBucket"):
+        empty_bucket(s3, BUCKET)

@@ -17,7 +17,7 @@ from tests.samples.services import small_plan, stored_trial
 from stepbench.contracts.documents import Manifest
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.result import RunSummary, TrialResult
-from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
+from stepbench.contracts.runs import RenderReportInput, TrialOutcome
 from stepbench.contracts.tasks import AnalyseTrialInput, AwaitArrivalsInput, CollectLogsInput, ExportRecordsInput
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.formats.t4_lines import t4_lines

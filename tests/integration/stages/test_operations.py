@@ -24,9 +24,9 @@ from stepbench.contracts.tasks import (
 )
 from stepbench.contracts.workload import Kind
 from stepbench.model.request import Outcome
-from stepbench.records.join.accounting import account
 from stepbench.records.join.reader import read_records
 from stepbench.records.join.sent import UNRECORDED
+from stepbench.records.join.trial import account
 from stepbench.records.storage import layout
 from stepbench.stages.await_arrivals import await_arrivals
 from stepbench.stages.await_target import await_target

@@ -13,7 +13,7 @@ from tests.samples.services import small_plan, stored_trial
 
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.tasks import AnalyseTrialInput
-from stepbench.records.formats.refused_deliveries import RefusedDeliveries
+from stepbench.records.formats.second_sources import RefusedDeliveries
 from stepbench.records.storage import layout
 from stepbench.services import Services
 from stepbench.stages.analyse_trial import analyse_trial

@@ -11,7 +11,7 @@ from tests.support.memory_driver import MemoryDriver
 
 from stepbench.contracts.identity import parse_event_id
 from stepbench.contracts.phase import PhaseSchedule
-from stepbench.contracts.run_tasks import PlannedTrial, SweepTargetsInput, ValidatePlanInput
+from stepbench.contracts.runs import PlannedTrial, SweepTargetsInput, ValidatePlanInput
 from stepbench.contracts.tasks import (
     AwaitTargetInput,
     PlanPhaseInput,

@@ -24,8 +24,8 @@ from stepbench.drivers.registry import lease_target
 from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import concatenate, decode
 from stepbench.records.formats.t4_items import parse_item
-from stepbench.records.join.accounting import account
 from stepbench.records.join.reader import read_records
+from stepbench.records.join.trial import account
 from stepbench.records.storage import layout
 from stepbench.records.storage.watch_log import read_watches
 from stepbench.services import Services, connect

@@ -12,7 +12,7 @@ from stepbench.analysis.clock_check import clock_checks, median_shift
 from stepbench.contracts.measures import Estimate
 from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import Rows, encode
-from stepbench.records.formats.report_lines import ReportLine, ReportPage
+from stepbench.records.formats.second_sources import ReportLine, ReportPage
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.storage import layout
 from stepbench.stats import comparison

@@ -15,10 +15,9 @@ from stepbench.analysis.precision import GROWTH, PENDING_S, SETTLE_S, next_look_
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.phase import LoadStep, Phase, PrecisionLook, PrecisionLooks, Until
 from stepbench.contracts.result import TrialResult
-from stepbench.records.formats.narrow import none_of
 from stepbench.records.join.joined import Joined
 from stepbench.records.join.reader import read_records
-from stepbench.records.join.sent import UNRECORDED
+from stepbench.records.join.sent import UNRECORDED, none_of
 from stepbench.records.storage import layout
 
 PHASE = {

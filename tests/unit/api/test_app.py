@@ -19,8 +19,7 @@ from tests.unit.api.conftest import ANNA, BERT, MACHINE, Answer, Api
 from stepbench.api.callers import Caller
 from stepbench.api.runs import submit
 from stepbench.contracts.api import ProblemDetails, RunList, RunView
-from stepbench.contracts.run_tasks import ValidatePlanInput
-from stepbench.contracts.runs import QueueEntry, RunRequest
+from stepbench.contracts.runs import QueueEntry, RunRequest, ValidatePlanInput
 from stepbench.errors import MOST_PROBLEMS, PlanError
 from stepbench.planning import find_plan
 from stepbench.planning.reading import MAX_PLAN_BYTES

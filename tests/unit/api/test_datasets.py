@@ -15,8 +15,7 @@ from tests.unit.api.test_app import problem
 from stepbench.api import datasets
 from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.experiments.transfer.analysis.findings import find_transfers
-from stepbench.records.formats.transfer_parquet import columns_of, to_table
-from stepbench.records.storage.transfer_datasets import append
+from stepbench.records.storage.transfer_datasets import append, columns_of, to_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from tests.samples.finished_trials import PHASES, AnalysedTrial, watched_with_a_
 from stepbench.analysis.groups import group_results
 from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.result import RunSummary
-from stepbench.contracts.run_tasks import RenderReportInput
+from stepbench.contracts.runs import RenderReportInput
 from stepbench.contracts.tasks import ExportRecordsInput, StateError
 from stepbench.experiments.report.tables import render_csv
 from stepbench.model.request import Outcome

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stepbench.contracts.failure import Failure, plain_cause
+from stepbench.contracts.documents import Failure, plain_cause
 
 RAISED = {"errorMessage": "trial t-0001 is cancelled", "errorType": "TrialCancelledError", "stackTrace": ["  File …"]}
 

@@ -13,7 +13,7 @@ import pytest
 from jinja2 import DictLoader
 from tests.samples.results import sample_manifest, sample_results, sample_summary
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.result import Caveat, RunSummary, TrialResult
 from stepbench.experiments.report.headline import describe_status
 from stepbench.experiments.report.page import page_scripts, render_page

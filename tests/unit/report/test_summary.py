@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from tests.samples.results import refused_result, sample_facts, sample_summary
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.result import RunSummary
 from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.report.summary import TrialStore, add_failure, failed_trials, missing_result, summarise, summary_schema

@@ -13,7 +13,7 @@ from stepbench.analysis.evidence import FLOOR_PER_S
 from stepbench.contracts.result import Invocations, TrialResult
 from stepbench.contracts.tasks import StateError
 from stepbench.records.formats.columns import Rows, encode
-from stepbench.records.formats.report_lines import ReportLine, ReportPage
+from stepbench.records.formats.second_sources import ReportLine, ReportPage
 from stepbench.records.storage import layout
 from stepbench.workload.arrivals import phase_offsets_ns
 from stepbench_tools.local.floors.measuring import PER_S

@@ -9,8 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
-from stepbench.contracts.run_tasks import AwaitTurnInput
-from stepbench.contracts.runs import MAX_TARGETS, RunRecord
+from stepbench.contracts.runs import MAX_TARGETS, AwaitTurnInput, RunRecord
 from stepbench.errors import PlanError, RunEndedError
 from stepbench.stages.await_turn import await_turn
 

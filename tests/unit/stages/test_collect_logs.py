@@ -16,7 +16,7 @@ from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.errors import RecordsUnavailableError
 from stepbench.experiments.trigger.staging import FUNCTIONS as OTHERS
 from stepbench.experiments.trigger.staging import RECEIVER
-from stepbench.records.formats.report_lines import PATTERN, LogCollection, ReportPage
+from stepbench.records.formats.second_sources import PATTERN, LogCollection, ReportPage
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.formats.t4_lines import is_logged, t4_filter, t4_lines
 from stepbench.records.storage import layout

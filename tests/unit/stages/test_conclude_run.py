@@ -15,8 +15,7 @@ from tests.unit.stages.test_await_turn import Aws, arrive, queue, state_of
 
 from stepbench.contracts.cost import RunCost
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.run_tasks import ConcludeRunInput, RenderReportOutput
-from stepbench.contracts.runs import RunRecord, RunRequest
+from stepbench.contracts.runs import ConcludeRunInput, RenderReportOutput, RunRecord, RunRequest
 from stepbench.records.storage import layout
 from stepbench.services import LONG_CALLS
 from stepbench.stages.conclude_run import LOGS_LIMIT_S, MAX_HEADLINE_LINES, conclude_run, render_partial

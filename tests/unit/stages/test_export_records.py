@@ -23,7 +23,7 @@ from stepbench.errors import RecordsUnavailableError
 from stepbench.records.export import events as module
 from stepbench.records.formats.columns import encode
 from stepbench.records.storage import layout
-from stepbench.records.storage.dataset_keys import dataset_keys
+from stepbench.records.storage.transfers import dataset_keys
 from stepbench.stages.export_records import export_records
 
 START_NS = 1_700_000_000_000_000_000

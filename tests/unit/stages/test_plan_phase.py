@@ -12,7 +12,7 @@ from tests.support.fake_clock import FakeClock
 from stepbench.contracts.findings import Utilisation
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.run_tasks import ValidatePlanInput
+from stepbench.contracts.runs import ValidatePlanInput
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
 from stepbench.errors import LoadHostLostError, PlanError, RateNotFoundError, TrialCancelledError
 from stepbench.records.storage import layout

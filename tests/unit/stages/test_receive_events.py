@@ -10,8 +10,7 @@ from tests.samples.lambda_api import Invocation, lambda_api
 from tests.samples.records import REF, dynamodb_record, s3_record
 from tests.samples.services import AWAY, MemoryServices, fail
 
-from stepbench.clock import STEP_NS
-from stepbench.clock_offset import ClockOffset
+from stepbench.clock import STEP_NS, ClockOffset
 from stepbench.contracts.identity import EventId, put_key, trial_tag, update_key
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.formats.deliveries import UNKNOWN_STORE

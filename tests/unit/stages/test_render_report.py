@@ -10,14 +10,12 @@ from tests.samples.results import refused_result, sample_results
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.analysis.verdicts import MOST_VERDICTS
-from stepbench.contracts.documents import EndedServer, EndedServers, Manifest
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import EndedServer, EndedServers, Failure, Manifest
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.regressions import DetectorSettings, NamedRun
 from stepbench.contracts.result import RunSummary
-from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
-from stepbench.contracts.runs import RunRecord, RunRequest
+from stepbench.contracts.runs import RenderReportInput, RunRecord, RunRequest, TrialOutcome
 from stepbench.contracts.tasks import TornDown
 from stepbench.experiments.report.run_output import MAX_OUTPUT_BYTES
 from stepbench.planning import expand, parse_plan
@@ -27,7 +25,7 @@ from stepbench.stages.render_report import render_report
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.result import TrialResult
-    from stepbench.contracts.run_tasks import RenderReportOutput
+    from stepbench.contracts.runs import RenderReportOutput
 
 RUN = "run-1"
 STARTED = datetime(2023, 11, 14, 22, 0, tzinfo=UTC)

@@ -18,7 +18,7 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.runs import RunRecord
 from stepbench.costs.price_table import table_date
-from stepbench.records.formats.report_lines import PATTERN
+from stepbench.records.formats.second_sources import PATTERN
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
 from stepbench.stages.run_manifest import BILLED_FUNCTIONS, FUNCTIONS, add_costs, code_sha256, libraries, run_manifest

@@ -21,10 +21,10 @@ from stepbench.errors import TrialCancelledError
 from stepbench.load.timer import LoopTimer
 from stepbench.model.request import ConnectionParts, Outcome
 from stepbench.records.formats.columns import UNSENT
-from stepbench.records.join.accounting import account
 from stepbench.records.join.joined import Joined
 from stepbench.records.join.reader import TrialRecords, read_records
 from stepbench.records.join.sent import UNRECORDED
+from stepbench.records.join.trial import account
 from stepbench.records.storage import layout
 from stepbench.stages.analyse_trial import analyse_trial
 from stepbench.stages.run_writer import Bench, run_writer

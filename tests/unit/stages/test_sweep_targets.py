@@ -10,11 +10,10 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_driver import MemoryDriver
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef
-from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput, SweepTargetsOutput
-from stepbench.contracts.runs import RunRecord
+from stepbench.contracts.runs import ConcludeRunInput, RunRecord, SweepTargetsInput, SweepTargetsOutput
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import FilePointer, Lease

@@ -8,7 +8,7 @@ from tests.samples.services import MemoryServices, stored_trial
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_driver import MemoryDriver
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import PreparedTarget, RemainingObjects, StateError, TearDownTargetInput, TornDown
 from stepbench.errors import TargetUnavailableError

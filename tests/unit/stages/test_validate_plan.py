@@ -18,8 +18,7 @@ from tests.unit.stages.test_await_turn import queue
 from stepbench.analysis.comparability import place_in_run
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialPlan, TrialRef, TrialSpec
-from stepbench.contracts.run_tasks import ConcludeRunInput, PhaseRef, PlannedTrial, ValidatePlanInput
-from stepbench.contracts.runs import RunRecord
+from stepbench.contracts.runs import ConcludeRunInput, PhaseRef, PlannedTrial, RunRecord, ValidatePlanInput
 from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.experiments.registry import experiment_of
 from stepbench.planning import find_plan, parse_plan

@@ -14,7 +14,7 @@ from tests.samples.services import MemoryServices, fail
 from tests.support.fake_clock import START_NS, FakeClock
 from tests.support.memory_driver import MemoryDriver
 
-from stepbench.clock_offset import ClockOffset
+from stepbench.clock import ClockOffset
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.phase import LoadStep
 from stepbench.contracts.target import EtcdTarget

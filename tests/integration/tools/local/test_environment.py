@@ -11,8 +11,7 @@ import psutil
 import pytest
 from tests.support.listening import listening_addresses
 
-from stepbench.clock import SystemClock
-from stepbench.clock_offset import measure_offset
+from stepbench.clock import SystemClock, measure_offset
 from stepbench.errors import LocalEnvironmentError
 from stepbench_tools.local import environment
 from stepbench_tools.local.environment import CLOCK, EMULATOR, EnvironmentOptions, down, is_up, strays, up

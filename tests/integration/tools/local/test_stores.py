@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from tests.support.listening import listening_addresses
 
-from stepbench.contracts.rules.etcd import COMPACTION_S, QUOTA_BYTES
+from stepbench.contracts.rules import COMPACTION_S, QUOTA_BYTES
 from stepbench.errors import LocalEnvironmentError
 from stepbench_tools.local.processes import await_end, family, identify, spawn, terminate, wait_until, wheel_folder
 from stepbench_tools.local.programs import run_program

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.samples.refusals import Refused, check_trial, plan_of
 
-from stepbench.contracts.rules.etcd import GIB, bytes_written, revision_bytes
+from stepbench.contracts.rules import GIB, bytes_written, revision_bytes
 from stepbench.planning import parse_plan
 
 

@@ -10,7 +10,7 @@ from tests.samples.estimates import present
 from tests.samples.results import changed, headline_rows, refused_result, sample_page, sample_summary, sample_window
 from tests.unit.experiments.report.test_page import EVIL, without_script_bodies
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.findings import FoundRate, StoppedPhase, Utilisation
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat

@@ -11,7 +11,7 @@ import pytest
 from tests.samples.estimates import present
 from tests.samples.results import changed, refused_result, sample_facts, sample_manifest, sample_page, sample_summary
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.contracts.thresholds import DEFAULTS

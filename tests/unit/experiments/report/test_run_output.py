@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from tests.samples.results import sample_results
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.result import TrialSummary
-from stepbench.contracts.run_tasks import RenderReportOutput
+from stepbench.contracts.runs import RenderReportOutput
 from stepbench.experiments.report.run_output import MAX_OUTPUT_BYTES, cut_lines, run_output
 from stepbench.report.summary import RunFacts, summarise
 

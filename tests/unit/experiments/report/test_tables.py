@@ -5,8 +5,8 @@ import io
 
 from tests.samples.results import sample_results, sample_summary
 
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.experiment import QUANTILES
-from stepbench.contracts.failure import Failure
 from stepbench.experiments.report.tables import (
     CSV_COLUMNS,
     MEASURES,

@@ -19,7 +19,7 @@ from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.contracts.transfer.rows import TransferRow, TransferRows
 from stepbench.costs.standing import Deployment
 from stepbench.experiments.transfer.trial import NOTHING_TRANSFERRED, analyse
-from stepbench.records.formats.transfer_log import transfer_line
+from stepbench.records.formats.second_sources import transfer_line
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import T4Page
 

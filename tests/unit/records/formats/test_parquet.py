@@ -11,7 +11,7 @@ import pytest
 from stepbench.experiments.dataflow.files import FILES
 from stepbench.records.export.events import describe_event_columns, events_file
 from stepbench.records.formats.parquet import ABOUT_FILE, Column, FileSchema, FileWriter
-from stepbench.records.formats.transfer_parquet import TRANSFERS
+from stepbench.records.storage.transfer_datasets import TRANSFERS
 
 PAGE = Path(__file__).parents[4] / "docs/records.md"
 ALL = [events_file(arrive=True), events_file(arrive=False), *FILES.values(), TRANSFERS]

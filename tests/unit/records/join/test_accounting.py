@@ -16,10 +16,9 @@ from stepbench.records.formats.columns import UNSENT, ColumnFile, Rows
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.formats.t4_items import T4Item
 from stepbench.records.join import trial as join_module
-from stepbench.records.join.accounting import account, check
 from stepbench.records.join.grid import Grid, build_grid
 from stepbench.records.join.sent import NO_ATTEMPT, UNRECORDED
-from stepbench.records.join.trial import join
+from stepbench.records.join.trial import account, check, join
 from stepbench.records.storage.layout import attempt_id
 
 if TYPE_CHECKING:

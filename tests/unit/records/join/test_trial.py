@@ -11,12 +11,11 @@ from stepbench.errors import AccountingError
 from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT, ColumnFile, Rows
 from stepbench.records.formats.t4 import Entry
-from stepbench.records.join.accounting import account, check
+from stepbench.records.join.arrivals import WatchGap
 from stepbench.records.join.grid import Grid, build_grid
 from stepbench.records.join.joined import Joined
 from stepbench.records.join.sent import NOT_OFFERED, UNRECORDED
-from stepbench.records.join.trial import join
-from stepbench.records.join.watch_gaps import WatchGap
+from stepbench.records.join.trial import account, check, join
 from stepbench.records.storage.layout import attempt_id
 
 if TYPE_CHECKING:

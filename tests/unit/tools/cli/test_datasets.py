@@ -13,8 +13,7 @@ from tests.samples.transfers import published_line, published_text, row
 from stepbench.contracts.documents import Served
 from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.records.formats.transfer_lines import format_lines
-from stepbench.records.formats.transfer_parquet import stand_ins_of
-from stepbench.records.storage.transfer_datasets import read_span
+from stepbench.records.storage.transfer_datasets import read_span, stand_ins_of
 from stepbench_tools.cli import main
 from stepbench_tools.local.datasets import FolderObjects
 

@@ -13,8 +13,7 @@ from tests.samples.results import sample_results
 from tests.samples.services import MemoryServices, small_plan
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.documents import EndedServer, EndedServers
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import EndedServer, EndedServers, Failure
 from stepbench.contracts.plan import Plan, TrialSpec
 from stepbench.errors import CorruptRecordsError, PlanError, RecordsUnavailableError
 from stepbench.planning import expand

@@ -21,7 +21,7 @@ from tests.samples.results import (
 )
 
 from stepbench import digits
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.report.summary import TrialStore, missing_result, summarise
 from stepbench_tools.local.headline import headline

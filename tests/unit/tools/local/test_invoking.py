@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from tests.samples.stack_resources import resource_pages
 
-from stepbench.contracts import custom_resource, run_tasks, tasks
+from stepbench.contracts import custom_resource, runs, tasks
 from stepbench.contracts.dataflow import rows as dataflow_rows
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.transfer import rows as transfer_rows
@@ -77,7 +77,7 @@ def test_a_renewed_sample_is_a_valid_input_of_its_trial(step: Step) -> None:
         assert (len(delivery.arrivals), delivery.malformed) == (1, ())
         assert delivery.arrivals[0].tag == trial_tag("another-run", step.trial)
     elif step.name not in {"HttpApi", "ReportDataset"}:
-        rooms = (custom_resource, dataflow_rows, run_tasks, tasks, transfer_rows)
+        rooms = (custom_resource, dataflow_rows, runs, tasks, transfer_rows)
         name = f"{step.function.replace('Video', '').replace('Learning', '')}Input"
         (model,) = {getattr(room, name) for room in rooms if hasattr(room, name)}
         model.model_validate(event)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.samples.results import sample_manifest, sample_results
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError
 from stepbench.report.caveats import caveat_groups

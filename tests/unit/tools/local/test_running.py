@@ -12,10 +12,9 @@ from botocore.exceptions import EndpointConnectionError
 from tests.samples.services import MemoryServices, small_plan
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.documents import EndedServer
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import EndedServer, Failure
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.run_tasks import RenderReportInput
+from stepbench.contracts.runs import RenderReportInput
 from stepbench.errors import LocalEnvironmentError, PlanError, RecordsUnavailableError
 from stepbench.planning import expand
 from stepbench.progress import PhaseStart

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from tests.samples.services import MemoryServices, stored_trial
 
-from stepbench.contracts.run_tasks import SweepTargetsOutput
+from stepbench.contracts.runs import SweepTargetsOutput
 from stepbench_tools.cli.parser import main
 from stepbench_tools.local import stack as stacks
 from stepbench_tools.local.paths import Paths

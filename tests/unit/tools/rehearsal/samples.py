@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.samples.results import accounting, sample_facts, sample_window, trial_summary
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.result import Caveat, Clock, RunSummary, TrialSummary
 from stepbench.report.summary import summarise
 from stepbench_tools.rehearsal.judges import judge_all

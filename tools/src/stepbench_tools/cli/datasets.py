@@ -94,7 +94,7 @@ def report_dataset(options: argparse.Namespace) -> int:
     from stepbench.experiments.report.dataset_page import render_dataset
     from stepbench.experiments.transfer.report.words import describe_stand_ins
     from stepbench.records.storage import layout
-    from stepbench.records.storage.dataset_keys import Span
+    from stepbench.records.storage.transfers import Span
     from stepbench_tools.local.datasets import analyse_dataset
     from stepbench_tools.printing.markdown import render_dataset_markdown
 

@@ -14,7 +14,7 @@ from stepbench_tools.cli.streams import write, write_errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stepbench.contracts.dataflow.media import ExpectedMix
+    from stepbench.contracts.dataflow.report import ExpectedMix
     from stepbench.contracts.plan import AnyTrial, Plan
     from stepbench.planning import Expanded
     from stepbench.planning.changes import Changes

@@ -11,9 +11,8 @@ from stepbench.errors import PlanError, Problem
 from stepbench.experiments.report.dataset_page import view_dataset
 from stepbench.records.formats.transfer_lines import read_lines
 from stepbench.records.storage import layout
-from stepbench.records.storage.dataset_keys import dataset_names
-from stepbench.records.storage.stored_transfers import first_attempts
 from stepbench.records.storage.transfer_datasets import dataset_files, read_span
+from stepbench.records.storage.transfers import dataset_names, first_attempts
 from stepbench_tools.local.fetching import write_file
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.transfer.plan import PublishedTransfer
     from stepbench.contracts.transfer.rows import TransferRow
     from stepbench.experiments.transfer.report.view import TransferView
-    from stepbench.records.storage.dataset_keys import Span
+    from stepbench.records.storage.transfers import Span
 
 
 MOST_BYTES = 256 * 2**20

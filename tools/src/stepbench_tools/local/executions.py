@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import ValidationError
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput
+from stepbench.contracts.runs import ConcludeRunInput, SweepTargetsInput
 from stepbench.digits import counted
 from stepbench.errors import StepbenchError
 from stepbench.records.storage import layout

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from stepbench.contracts.documents import EndedServers
-from stepbench.contracts.failure import Failure
-from stepbench.contracts.run_tasks import RenderReportInput
+from stepbench.contracts.documents import EndedServers, Failure
+from stepbench.contracts.runs import RenderReportInput
 from stepbench.digits import count
 from stepbench.errors import CorruptRecordsError, PlanError, Problem, RunFailedError, without_queries
 from stepbench.records.storage import layout
-from stepbench.records.storage.dataset_keys import dataset_keys
+from stepbench.records.storage.transfers import dataset_keys
 from stepbench_tools.local.emulator.server import emulator_name
 from stepbench_tools.local.memory_services import MemoryServices
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.contracts.failure import Failure, plain_cause
+from stepbench.contracts.documents import Failure, plain_cause
 from stepbench.contracts.result import RunSummary
-from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
+from stepbench.contracts.runs import RenderReportInput, TrialOutcome
 from stepbench.errors import (
     PlanError,
     Problem,

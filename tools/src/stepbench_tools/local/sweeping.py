@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.run_tasks import SweepTargetsInput, SweepTargetsOutput
+from stepbench.contracts.runs import SweepTargetsInput, SweepTargetsOutput
 from stepbench_tools.local.environment import EMULATOR, is_up
 from stepbench_tools.local.stack import local_stack
 from stepbench_tools.local.state import read_state

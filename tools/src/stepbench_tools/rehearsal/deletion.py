@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.records.storage.emptying import empty_bucket
+from stepbench.records.storage.run_store import empty_bucket
 from stepbench_tools.rehearsal.inventory import BUCKETS, LOG_GROUPS, MAPPINGS, TABLES, Inventory, take_inventory
 from stepbench_tools.rehearsal.record import Deletion
 

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.windows import MeasuredWindow
-    from stepbench.contracts.dataflow.chart_data import DataflowChartData
+    from stepbench.contracts.dataflow.report import DataflowChartData
     from stepbench.contracts.dataflow.result import DataflowFindings
-    from stepbench.contracts.failure import Failure
+    from stepbench.contracts.documents import Failure
     from stepbench.contracts.measures import OperationsResult, WindowResult
     from stepbench.contracts.result import Caveat
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.contracts.documents import Served
+from stepbench.contracts.documents import Failure, Served
 from stepbench.contracts.experiment import measure_of
-from stepbench.contracts.failure import Failure
 from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.phase import PrecisionLooks
 from stepbench.errors import TrialCancelledError
-from stepbench.records.formats.refused_deliveries import RefusedDeliveries
-from stepbench.records.formats.report_lines import LogCollection, ReportPage
+from stepbench.records.formats.second_sources import LogCollection, RefusedDeliveries, ReportPage
 from stepbench.records.join.reader import count_malformed, read_records
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import find_served, read_t4_lines, read_utilisations

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stepbench.analysis.evidence import Evidence
-    from stepbench.records.formats.report_lines import ReportLine, ReportPage
+    from stepbench.records.formats.second_sources import ReportLine, ReportPage
 
 
 def summarise_functions(pages: Iterable[ReportPage]) -> tuple[Invocations, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.contracts.experiment import measure_of
-from stepbench.records.formats.narrow import NarrowTimes, none_of
+from stepbench.records.join.sent import NarrowTimes, none_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepbench.contracts.plan import TrialPlan
-    from stepbench.records.formats.narrow import Ints
     from stepbench.records.join.joined import Joined
+    from stepbench.records.join.sent import Ints
 
     Measure = Callable[[Joined], "Elapsed"]
     Chosen = Iterable[tuple[Joined, NDArray[np.bool_]]]

@@ -34,12 +34,12 @@ from stepbench.analysis.stall_report import stall_spans
 from stepbench.analysis.stalls import find_stalls
 from stepbench.analysis.timeline import phase_spans, series
 from stepbench.analysis.windows import measured_windows
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.measures import Latency, WindowResult
 from stepbench.contracts.result import Accounting, Invocations, TrialResult, TrialSummary
 from stepbench.model.request import Outcome
-from stepbench.records.join.accounting import account
 from stepbench.records.join.reader import event_time_resolution_ns
+from stepbench.records.join.trial import account
 from stepbench.stats.estimates import Sample
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import Latency
     from stepbench.contracts.phase import Window
     from stepbench.contracts.plan import TrialPlan
-    from stepbench.records.formats.narrow import Ints
     from stepbench.records.join.joined import Joined
+    from stepbench.records.join.sent import Ints
     from stepbench.stats.trend import Trend
 
 NS_PER_S = 1_000_000_000

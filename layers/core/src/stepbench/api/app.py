@@ -28,7 +28,7 @@ from stepbench.errors import PlanError
 from stepbench.planning import plan_schema
 from stepbench.planning.problems import shown
 from stepbench.planning.requests import parse_body, parse_submission
-from stepbench.records.storage.dataset_keys import dataset_names
+from stepbench.records.storage.transfers import dataset_names
 from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:

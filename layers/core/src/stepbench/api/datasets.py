@@ -23,9 +23,8 @@ from stepbench.errors import CorruptRecordsError, Problem
 from stepbench.experiments.report.dataset_page import render_dataset, view_dataset
 from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.planning.problems import shown
-from stepbench.records.formats.transfer_parquet import columns_of
-from stepbench.records.storage.dataset_keys import dataset_keys
-from stepbench.records.storage.transfer_datasets import read_files
+from stepbench.records.storage.transfer_datasets import columns_of, read_files
+from stepbench.records.storage.transfers import dataset_keys
 from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from stepbench.records.storage.dataset_keys import Span
+    from stepbench.records.storage.transfers import Span
     from stepbench.services import Services
 
 app = new_resolver()

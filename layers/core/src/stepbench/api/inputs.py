@@ -12,7 +12,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.problems import shown
-from stepbench.records.storage.dataset_keys import Span
+from stepbench.records.storage.transfers import Span
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.data_classes.common import BaseProxyEvent

@@ -23,11 +23,10 @@ from stepbench.contracts.chart_data import (
     WindowSample,
 )
 from stepbench.contracts.cost import Cost, PerDollar, RunCost
-from stepbench.contracts.dataflow.chart_data import DataflowChartData
-from stepbench.contracts.dataflow.media import DagReplication, MediumAnswer
+from stepbench.contracts.dataflow.report import DagReplication, DataflowChartData, MediumAnswer
 from stepbench.contracts.dataflow.result import DataflowFindings
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.experiment import ExperimentName
-from stepbench.contracts.failure import Failure
 from stepbench.contracts.findings import (
     ChangePoint,
     Comparison,

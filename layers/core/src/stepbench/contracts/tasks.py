@@ -1,5 +1,5 @@
 """
-Inputs and outputs of the Task states and entry points, one pair per function; those of a whole run are in `run_tasks`.
+Inputs and outputs of the Task states and entry points, one pair per function; those of a whole run are in `runs`.
 
 States pass keys, never data: everything big lives in the results bucket under `TrialRef`'s keys.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import AwareDatetime, Field
 
 from stepbench.contracts.base import Contract, ForeignText
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.trial import LoadFrom
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stepbench.analysis.thresholds import judge
 from stepbench.contracts.cost import Cost
-from stepbench.contracts.documents import EndedServer
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import EndedServer, Failure
 from stepbench.contracts.result import SUMMARY_SCHEMA, Caveat, Clock, RunSummary, TrialResult, TrialSummary
 from stepbench.errors import ServerEndedError
 from stepbench.report.words import state_of

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef, TrialSpec
-from stepbench.contracts.run_tasks import AwaitTurnOutput
-from stepbench.contracts.runs import DEFAULT_TEAM, MAX_TARGETS, QueueEntry
+from stepbench.contracts.runs import DEFAULT_TEAM, MAX_TARGETS, AwaitTurnOutput, QueueEntry
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.records.storage import layout
 from stepbench.stages.turns import let_in
 
 if TYPE_CHECKING:
-    from stepbench.contracts.run_tasks import AwaitTurnInput
+    from stepbench.contracts.runs import AwaitTurnInput
     from stepbench.services import Services
 
 ONE_RUN = "stack#one-run"

@@ -20,10 +20,9 @@ from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput
 from stepbench.experiments.registry import experiment_of
-from stepbench.records.formats.report_lines import PATTERN, LogCollection, ReportPage, parse_reports
+from stepbench.records.formats.second_sources import PATTERN, LogCollection, ReportPage, parse_reports
 from stepbench.records.storage import layout
-from stepbench.records.storage.refusals import unavailable
-from stepbench.records.storage.run_store import T4Page
+from stepbench.records.storage.run_store import T4Page, unavailable
 from stepbench.stages.refused_deliveries import collect_refused
 
 if TYPE_CHECKING:

@@ -14,8 +14,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.contracts.result import RunSummary
-from stepbench.contracts.run_tasks import ConcludeRunOutput, RenderReportInput, TrialOutcome
-from stepbench.contracts.runs import ENDED_STATES, MAX_CAUSE_CHARS, RunRecord, RunRequest
+from stepbench.contracts.runs import (
+    ENDED_STATES,
+    MAX_CAUSE_CHARS,
+    ConcludeRunOutput,
+    RenderReportInput,
+    RunRecord,
+    RunRequest,
+    TrialOutcome,
+)
 from stepbench.contracts.tasks import AnalyseTrialInput, CollectLogsInput, StateError
 from stepbench.errors import has_query
 from stepbench.observability import logger, put_spent
@@ -26,8 +33,7 @@ from stepbench.stages.turns import REGRESSION_DETECTED, RUN_FAILED, RUN_SUCCEEDE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepbench.contracts.run_tasks import ConcludeRunInput
-    from stepbench.contracts.runs import RunState
+    from stepbench.contracts.runs import ConcludeRunInput, RunState
     from stepbench.services import Services
 
 CONFIRMING = "-confirm"

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from stepbench.contracts.custom_resource import DropResultsInput, DropResultsOutput
 from stepbench.observability import logger
-from stepbench.records.storage.emptying import empty_bucket
+from stepbench.records.storage.run_store import empty_bucket
 from stepbench.stages.custom_resource import failed, is_of_cloudformation, put_answer, refused, succeeded
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.clock import STEP_NS, SystemClock, real_minus_monotonic_ns
-from stepbench.clock_offset import measure_offset
+from stepbench.clock import STEP_NS, SystemClock, measure_offset, real_minus_monotonic_ns
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.formats.deliveries import T3_RESOLUTION_NS, pack_delivery
 from stepbench.records.storage import layout

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.experiment import traits_of
 from stepbench.observability import logger
-from stepbench.records.formats.refused_deliveries import (
+from stepbench.records.formats.second_sources import (
     Message,
     RefusedDeliveries,
     RefusedDelivery,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.plan import TrialRef
-    from stepbench.records.formats.refused_deliveries import Batch
+    from stepbench.records.formats.second_sources import Batch
     from stepbench.services import Services
 
 COLLECT_LIMIT_NS = 30_000_000_000

@@ -12,8 +12,7 @@ from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.groups import group_results
 from stepbench.analysis.share import trigger_shares
 from stepbench.analysis.verdicts import MOST_VERDICTS, describe_emulated, plan_verdicts, take_turns
-from stepbench.contracts.documents import EndedServers, SkippedTrials
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import EndedServers, Failure, SkippedTrials
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.result import TrialResult
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepbench.contracts.result import RunSummary
-    from stepbench.contracts.run_tasks import RenderReportInput, RenderReportOutput
+    from stepbench.contracts.runs import RenderReportInput, RenderReportOutput
     from stepbench.services import Services
     from stepbench.stages.run_regressions import RunRegressions
 

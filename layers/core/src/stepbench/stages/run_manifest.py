@@ -24,7 +24,7 @@ from stepbench.costs.actual import ANOTHER_RUN, FunctionUsage
 from stepbench.costs.price_table import table_date
 from stepbench.costs.standing import deployment
 from stepbench.observability import logger
-from stepbench.records.formats.report_lines import PATTERN, ReportLine, parse_reports
+from stepbench.records.formats.second_sources import PATTERN, ReportLine, parse_reports
 from stepbench.records.storage import layout
 from stepbench.stages.collect_logs import were_shared
 

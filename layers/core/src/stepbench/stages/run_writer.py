@@ -14,8 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stepbench.clock import AnchoredClock, Clock
-from stepbench.clock_offset import measure_offset
+from stepbench.clock import AnchoredClock, Clock, measure_offset
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.drivers.protocol import Warmable

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef
-from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput, SweepTargetsOutput
+from stepbench.contracts.runs import ConcludeRunInput, SweepTargetsInput, SweepTargetsOutput
 from stepbench.errors import StepbenchError, TargetBusyError, shortened
 from stepbench.observability import TARGETS_PENDING, TARGETS_SWEPT, logger, put_metric
 from stepbench.records.storage import layout

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import (
     PreparedTarget,

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.contracts.runs import WAITING_STATES
 from stepbench.errors import RecordsUnavailableError
 from stepbench.observability import logger
-from stepbench.records.storage.refusals import unavailable
+from stepbench.records.storage.run_store import unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

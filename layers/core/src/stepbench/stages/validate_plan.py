@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.regressions import NamedRun
-from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput, ValidatePlanOutput
-from stepbench.contracts.runs import MAX_CAUSE_CHARS, RunRecord, RunRequest
+from stepbench.contracts.runs import (
+    MAX_CAUSE_CHARS,
+    PhaseRef,
+    PlannedTrial,
+    RunRecord,
+    RunRequest,
+    ValidatePlanInput,
+    ValidatePlanOutput,
+)
 from stepbench.contracts.target import configures
 from stepbench.errors import PlanError, Problem, RunEndedError, without_queries
 from stepbench.observability import logger

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.clock import STEP_NS
-from stepbench.clock_offset import measure_offset
+from stepbench.clock import STEP_NS, measure_offset
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import WatchChangesInput, WatchChangesOutput
 from stepbench.drivers.protocol import Watchable

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.dataflow.media import ExpectedEdge, ExpectedLevel, ExpectedMix, MixKind
+from stepbench.contracts.dataflow.report import ExpectedEdge, ExpectedLevel, ExpectedMix, MixKind
 from stepbench.digits import count, counted, percent
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tests.integration.tools.local.conftest import ROLE, Functions
 from tests.support.listening import listening_addresses
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.records.formats.report_lines import ReportLine, parse_report
+from stepbench.records.formats.second_sources import ReportLine, parse_report
 from stepbench_tools.local.emulator.server import answers, emulator_name, start_emulator
 from stepbench_tools.local.paths import Paths
 from stepbench_tools.local.processes import await_end, family, terminate, wait_until

@@ -27,7 +27,7 @@ from stepbench.errors import RecordsLostError
 from stepbench.experiments.transfer.program.digest import MIB
 from stepbench.experiments.transfer.program.process import STORING_S, Invocation, Process, Sandbox
 from stepbench.experiments.transfer.program.surroundings import TaskPlace
-from stepbench.records.formats.transfer_log import parse_transfer_line
+from stepbench.records.formats.second_sources import parse_transfer_line
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench.clock import SystemClock
-from stepbench.clock_offset import measure_offset
+from stepbench.clock import SystemClock, measure_offset
 from stepbench_tools.local.emulator import lambda_sandbox
 from stepbench_tools.local.stores import clock_reference
 
@@ -151,7 +150,7 @@ class Ending(socket.socket):
 
 def test_the_clock_reference_answers_clients_and_ignores_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """One stray packet must not end it."""
-    monkeypatch.setattr("stepbench.clock_offset.TIMEOUT_S", 30)
+    monkeypatch.setattr("stepbench.clock.TIMEOUT_S", 30)
     with (
         Ending(socket.AF_INET, socket.SOCK_DGRAM) as server,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise,

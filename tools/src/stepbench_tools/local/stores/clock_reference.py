@@ -11,8 +11,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from stepbench.clock import SystemClock
-from stepbench.clock_offset import answer, measure_offset
+from stepbench.clock import SystemClock, measure_offset, sntp_answer
 from stepbench_tools.local.processes import LOOPBACK, free_port, spawn, wait_for_start
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def serve(server: socket.socket) -> None:
     while True:
         packet, client = server.recvfrom(512)
         received_ns = time.time_ns()
-        reply = answer(packet, received_ns, time.time_ns())
+        reply = sntp_answer(packet, received_ns, time.time_ns())
         if reply is not None:
             server.sendto(reply, client)
 

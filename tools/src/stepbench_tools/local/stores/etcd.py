@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.rules.etcd import COMPACTION_S, QUOTA_BYTES
+from stepbench.contracts.rules import COMPACTION_S, QUOTA_BYTES
 from stepbench_tools.local.processes import (
     LOOPBACK,
     LocalStore,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
-    from stepbench.records.join.watch_gaps import WatchGap
+    from stepbench.records.join.arrivals import WatchGap
 
 _SHOWN = 3
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from stepbench.analysis.contribution import Contribution
     from stepbench.analysis.stalls import Stall
     from stepbench.analysis.windows import MeasuredWindow
-    from stepbench.contracts.failure import Failure
+    from stepbench.contracts.documents import Failure
     from stepbench.contracts.findings import StoppedPhase
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import Accounting, Clock

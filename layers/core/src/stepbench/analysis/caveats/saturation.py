@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from stepbench.analysis.stalls import Stall
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.contracts.measures import OperationsResult
-    from stepbench.records.formats.narrow import Ints
     from stepbench.records.join.joined import Joined
+    from stepbench.records.join.sent import Ints
 
 LATENESS_MS = 1.0
 LATENESS_SHARE = 0.1

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 
 from stepbench.contracts.base import Contract, drop_field
 from stepbench.contracts.dataflow.dag import Dag, EdgeKind
-from stepbench.contracts.dataflow.media import ExpectedMix
+from stepbench.contracts.dataflow.report import ExpectedMix
 from stepbench.contracts.measures import Estimate, Latency
 from stepbench.contracts.tuning import TuningStep
 

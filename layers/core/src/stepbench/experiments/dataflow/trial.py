@@ -15,9 +15,9 @@ from stepbench.analysis.contribution import Contribution, OwnAnalysis, OwnUsage
 from stepbench.analysis.evidence import gather
 from stepbench.analysis.precision import shorten_plan
 from stepbench.analysis.trial import NOTHING_MEASURED, trial_result
-from stepbench.contracts.dataflow.chart_data import DataflowChartData, TuningMark
+from stepbench.contracts.dataflow.report import DataflowChartData, TuningMark
 from stepbench.contracts.dataflow.result import DataflowFindings
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.tuning import TuningStep
 from stepbench.experiments.dataflow import sentences
 from stepbench.experiments.dataflow.analysis.accounting import ExecutionCount, ObjectCount

@@ -13,7 +13,7 @@ from stepbench.experiments.transfer.report.figures import NAMES
 from stepbench.experiments.transfer.report.section import transfer_section
 from stepbench.experiments.transfer.report.view import Transfers, transfer_view
 from stepbench.experiments.transfer.report.words import describe_span
-from stepbench.records.formats.transfer_parquet import columns_of, stand_ins_of
+from stepbench.records.storage.transfer_datasets import columns_of, stand_ins_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.run_tasks import RenderReportOutput
+from stepbench.contracts.runs import RenderReportOutput
 from stepbench.digits import count, counted
 from stepbench.errors import BLANKS, printable
 from stepbench.experiments.report.headline import headline_lines

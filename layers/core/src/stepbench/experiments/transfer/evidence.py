@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.documents import Served
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure, Served
 from stepbench.contracts.findings import SlowSpells
-from stepbench.records.formats.report_lines import LogCollection, ReportPage
+from stepbench.records.formats.second_sources import LogCollection, ReportPage
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import find_served
-from stepbench.records.storage.stored_transfers import read_logged_transfers, read_transfers
+from stepbench.records.storage.transfers import read_logged_transfers, read_transfers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.runs import RunRequest
 from stepbench.contracts.tasks import ExportRecordsOutput
 from stepbench.records.formats.transfer_lines import format_lines
-from stepbench.records.formats.transfer_parquet import encode_transfers
 from stepbench.records.storage import layout, transfer_datasets
 from stepbench.records.storage.run_store import find_served
-from stepbench.records.storage.stored_transfers import first_attempts, read_transfers
+from stepbench.records.storage.transfer_datasets import encode_transfers
+from stepbench.records.storage.transfers import first_attempts, read_transfers
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec

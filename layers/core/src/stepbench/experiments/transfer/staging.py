@@ -15,10 +15,10 @@ from stepbench.drivers.registry import build_driver as driver
 from stepbench.errors import TargetUnavailableError
 from stepbench.experiments.protocol import Logs, Proof
 from stepbench.experiments.transfer.program.files import file_reads, stored_digests
-from stepbench.records.formats.transfer_log import transfer_filter
+from stepbench.records.formats.second_sources import transfer_filter
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
-from stepbench.records.storage.stored_transfers import logged_reads, read_transfers
+from stepbench.records.storage.transfers import logged_reads, read_transfers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,7 +10,7 @@ from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.error_words import find_remedies
 from stepbench.analysis.functions import summarise_functions
 from stepbench.analysis.outcomes import name_errors
-from stepbench.contracts.failure import Failure
+from stepbench.contracts.documents import Failure
 from stepbench.contracts.result import Accounting, Caveat, Clock, TrialResult, TrialSummary
 from stepbench.contracts.transfer.plan import MIB
 from stepbench.costs.transitions import Visits, trial_transitions
@@ -20,7 +20,7 @@ from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.experiments.transfer.evidence import gather_transfers
 from stepbench.experiments.transfer.prices import TransferUsage, transfer_cost
 from stepbench.records.formats.transfer_columns import TransferColumns
-from stepbench.records.storage.stored_transfers import first_attempts
+from stepbench.records.storage.transfers import first_attempts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

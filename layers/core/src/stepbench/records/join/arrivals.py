@@ -4,11 +4,17 @@ The receivers' side of the join: t4 items, taken in one after the other, as colu
 All entries of an item that have one t4 are a *delivery*: one invocation, mostly. An event keeps the number of its
 delivery, 4 bytes, and the delivery its time and all that its entries have in common. An event that arrives again is
 kept aside (see `records.join.first_arrivals`).
+
+A watch begins when it is established, and again whenever its process goes on after it had stood still. If no other
+watch runs at that moment, nobody has seen what was acknowledged before (a *watch gap*): the watch delivers it
+afterwards, and its latency is that of the watch's absence, not of the store. Where lanes overlap, as they do when they
+hand over, there is no gap.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,9 +24,8 @@ from stepbench.digits import counted
 from stepbench.errors import AccountingError
 from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
-from stepbench.records.formats.narrow import Narrow
 from stepbench.records.formats.t4_items import ItemColumns, shape_of, unpack_together
-from stepbench.records.join.sent import UNRECORDED
+from stepbench.records.join.sent import UNRECORDED, Narrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,6 +38,48 @@ if TYPE_CHECKING:
 
     EventsOf = Callable[[Collection[str]], Mapping[str, int]]
     """Returns which events tokens name."""
+    from stepbench.records.storage.layout import Watch
+
+
+class WatchGap(NamedTuple):
+    """
+    A span in which nobody watched, ns since the epoch.
+
+    Events are in it that were acknowledged by `to_ns` and that the watch of this sandbox delivered from `from_ns` on,
+    or any watch after `to_ns`: two that stood still go on one after the other.
+    """
+
+    sandbox: str
+    from_ns: int
+    to_ns: int
+
+
+class _Stretch(NamedTuple):
+    """A span in which a watch surely ran."""
+
+    sandbox: str
+    from_ns: int
+    to_ns: int
+
+
+def find_watch_gaps(watches: Sequence[Watch]) -> tuple[WatchGap, ...]:
+    """Return the gaps between the first watch's start and the last one's, by time."""
+    stretches = sorted((each for watch in watches for each in _stretches(watch)), key=lambda each: each.from_ns)
+    watched_to_ns = accumulate((each.to_ns for each in stretches), max)
+    return tuple(
+        WatchGap(begun.sandbox, before_ns, begun.from_ns)
+        for before_ns, begun in zip(watched_to_ns, stretches[1:], strict=False)
+        if before_ns < begun.from_ns
+    )
+
+
+def _stretches(watch: Watch) -> list[_Stretch]:
+    """Return the stretches between a watch's pauses; its last sign of life may have been in one."""
+    begins = (watch.established_ns, *(to_ns for _, to_ns in watch.pauses_ns))
+    ends = (*(from_ns for from_ns, _ in watch.pauses_ns), watch.alive_ns)
+    return [
+        _Stretch(watch.sandbox, begin_ns, max(begin_ns, end_ns)) for begin_ns, end_ns in zip(begins, ends, strict=True)
+    ]
 
 
 class Entries(NamedTuple):

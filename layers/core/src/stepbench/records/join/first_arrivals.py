@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.records.formats.narrow import Narrow, NarrowTimes, none_of
 from stepbench.records.join.arrivals import RepeatedArrivals
+from stepbench.records.join.sent import Narrow, NarrowTimes, none_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from stepbench.records.formats.narrow import Ints
-    from stepbench.records.join.arrivals import Arrivals
+    from stepbench.records.join.arrivals import Arrivals, WatchGap
     from stepbench.records.join.grid import Grid
-    from stepbench.records.join.watch_gaps import WatchGap
+    from stepbench.records.join.sent import Ints
 
 _AT_ONCE = 1 << 16
 _NEVER = np.iinfo(np.int64).max

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepbench.records.formats.narrow import Ints
     from stepbench.records.join.first_arrivals import FirstArrivals
     from stepbench.records.join.grid import Grid
+    from stepbench.records.join.sent import Ints
 
 PART = 1 << 16
 """Events that are looked at together: columns of 8 bytes of so many stay in a core's cache."""

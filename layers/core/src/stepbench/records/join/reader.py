@@ -10,10 +10,10 @@ import numpy as np
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.records.formats.deliveries import T3_RESOLUTION_NS, UNKNOWN_STORE
+from stepbench.records.join.arrivals import WatchGap, find_watch_gaps
 from stepbench.records.join.grid import build_grid
 from stepbench.records.join.sent import Attempts, attempt_of
 from stepbench.records.join.trial import join
-from stepbench.records.join.watch_gaps import WatchGap, find_watch_gaps
 from stepbench.records.storage import layout
 from stepbench.records.storage.stored import FileNote, RetainedRecords, StoredFiles, StoredItems
 from stepbench.records.storage.watch_log import read_watches

@@ -26,8 +26,7 @@ from boto3.dynamodb.conditions import Attr, Key
 
 from stepbench.contracts.runs import RunRecord, RunState
 from stepbench.errors import StepbenchError
-from stepbench.records.storage.register_table import STARTING, Item, attributes, run_key, starting_key
-from stepbench.records.storage.run_queue import RunQueue
+from stepbench.records.storage.run_queue import STARTING, Item, RunQueue, attributes, run_key, starting_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

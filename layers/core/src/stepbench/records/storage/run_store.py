@@ -1,9 +1,9 @@
-"""Documents and files of a run in the results bucket."""
+"""The results bucket: a run's documents and files, which failures pass by themselves, and how a bucket is emptied."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
@@ -13,10 +13,9 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.documents import Served
 from stepbench.contracts.findings import Utilisation
 from stepbench.contracts.plan import TrialRef
-from stepbench.errors import CorruptRecordsError, RecordsUnavailableError
+from stepbench.errors import CorruptRecordsError, RecordsRefusedError, RecordsUnavailableError
 from stepbench.records.formats.t4_lines import T4Line, parse_t4_line
 from stepbench.records.storage import layout
-from stepbench.records.storage.refusals import unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -25,6 +24,30 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from stepbench.contracts.plan import TrialSpec
+
+
+_REFUSALS = frozenset(
+    (
+        "AccessDenied",
+        "AccessDeniedException",
+        "AllAccessDisabled",
+        "InvalidAccessKeyId",
+        "NoSuchBucket",
+        "ResourceNotFoundException",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    )
+)
+"""Codes that the same request meets again a minute later."""
+
+
+def unavailable(message: str, error: Exception) -> RecordsUnavailableError:
+    """Return the error to raise for a request to table or bucket that boto3 has given up."""
+    refusal = error if isinstance(error, ClientError) else error.__context__  # an upload's own error hides S3's
+    code = refusal.response["Error"]["Code"] if isinstance(refusal, ClientError) else ""
+    kind = RecordsRefusedError if code in _REFUSALS else RecordsUnavailableError
+    return kind(message)
+
 
 M = TypeVar("M", bound=BaseModel)
 LineT = TypeVar("LineT", bound="Hashable")
@@ -187,3 +210,43 @@ def read_utilisations(spec: TrialSpec, runs: RunStore) -> tuple[Utilisation, ...
 def find_served(ref: TrialRef, runs: RunStore) -> Served | None:
     """Return what serves the trial's store, as PrepareTarget noted it; None where it did not get there."""
     return runs.find_model(layout.trial_key(ref, "provider.json"), Served)
+
+
+class Emptied(NamedTuple):
+    """How many entries (versions, delete markers, uploads) were deleted, and whether none was left behind."""
+
+    removed: int
+    whole: bool
+
+
+def empty_bucket(s3: S3Client, bucket: str, has_time: Callable[[], bool] = lambda: True) -> Emptied:
+    """
+    Delete what is in a bucket, page by page, until there is no time for another one.
+
+    Raises:
+        ClientError: it may not be listed, or something in it may not be deleted.
+    """
+    removed = 0
+    for uploads in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket):
+        for upload in uploads.get("Uploads", ()):
+            if not has_time():
+                return Emptied(removed, whole=False)
+            s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+            removed += 1
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+        listed = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
+        if not listed:
+            continue
+        if not has_time():
+            return Emptied(removed, whole=False)
+        _delete(s3, bucket, [(each["Key"], each["VersionId"]) for each in listed])
+        removed += len(listed)
+    return Emptied(removed, whole=True)
+
+
+def _delete(s3: S3Client, bucket: str, versions: list[tuple[str, str]]) -> None:
+    """Delete a page of at most 1,000 versions, which is what one request takes."""
+    objects = [{"Key": key, "VersionId": version} for key, version in versions]
+    answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})  # type: ignore[typeddict-item] # Key and VersionId
+    for error in answer.get("Errors", ())[:1]:
+        raise ClientError({"Error": {"Code": error.get("Code", ""), "Message": str(error)}}, "DeleteObjects")

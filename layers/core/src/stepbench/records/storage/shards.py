@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.errors import RecordsUnavailableError
-from stepbench.records.storage.refusals import unavailable
+from stepbench.records.storage.run_store import unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

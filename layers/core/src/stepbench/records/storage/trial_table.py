@@ -30,7 +30,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.errors import TargetBusyError
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
-from stepbench.records.storage.refusals import unavailable
+from stepbench.records.storage.run_store import unavailable
 from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:

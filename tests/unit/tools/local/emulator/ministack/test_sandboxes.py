@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench.records.formats.report_lines import parse_report
+from stepbench.records.formats.second_sources import parse_report
 from stepbench_tools.local.emulator import lambda_environment, lambda_logs
 from stepbench_tools.local.emulator.ministack import sandboxes
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.dataflow.chart_data import DataflowBin, Gantt, GanttRow, GanttSpan
+from stepbench.contracts.dataflow.report import DataflowBin, Gantt, GanttRow, GanttSpan
 from stepbench.experiments.dataflow.analysis.executions import level_times, passing_ns
 from stepbench.experiments.dataflow.analysis.stages import MIB, NS_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.dataflow.chart_data import GanttKind
+    from stepbench.contracts.dataflow.report import GanttKind
     from stepbench.contracts.dataflow.rows import BlobRow, TaskRow
     from stepbench.contracts.measures import WindowResult
     from stepbench.experiments.dataflow.analysis.executions import Execution, ExecutionTasks

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.analysis.comparability import in_plan_order
-from stepbench.contracts.dataflow.media import DagReplication, Medium, MediumAnswer
+from stepbench.contracts.dataflow.report import DagReplication, Medium, MediumAnswer
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.published import DAG_METRICS
 from stepbench.digits import counted

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stepbench.contracts.chart_data import PhaseSpan
-    from stepbench.contracts.dataflow.chart_data import (
+    from stepbench.contracts.dataflow.report import (
         DataflowBin,
         DataflowChartData,
         Gantt,

@@ -12,7 +12,7 @@ from stepbench.report import numbers
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stepbench.contracts.dataflow.media import DagReplication
+    from stepbench.contracts.dataflow.report import DagReplication
     from stepbench.contracts.dataflow.result import DagWindow, EdgeResult, StageResult
     from stepbench.contracts.result import TrialSummary
     from stepbench.contracts.tuning import TuningStep

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.dataflow.dag import Dag
-    from stepbench.contracts.dataflow.media import ExpectedMix
+    from stepbench.contracts.dataflow.report import ExpectedMix
     from stepbench.contracts.dataflow.result import DagWindow, DataflowCost, DataflowFindings
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
     from stepbench.report import document as doc

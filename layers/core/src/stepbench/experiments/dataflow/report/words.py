@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.dataflow.dag import Dag
-    from stepbench.contracts.dataflow.media import DagReplication, MediumAnswer
+    from stepbench.contracts.dataflow.report import DagReplication, MediumAnswer
     from stepbench.contracts.dataflow.result import (
         CriticalTask,
         DagWindow,

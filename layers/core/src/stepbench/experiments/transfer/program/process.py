@@ -27,7 +27,7 @@ from stepbench.experiments.transfer.program.surroundings import (
 )
 from stepbench.experiments.transfer.program.watcher import Watcher
 from stepbench.model.errors import TIMEOUT
-from stepbench.records.formats.transfer_log import transfer_line
+from stepbench.records.formats.second_sources import transfer_line
 from stepbench.records.storage import layout
 from stepbench.records.storage.receiver_paths import (
     bucket_place,

@@ -1,6 +1,4 @@
-"""What the on-failure queues tell of deliveries that Lambda gave up."""
-
-from __future__ import annotations
+"""REPORT lines, lines of reads and messages of on-failure queues, as they come, and as they are cut."""
 
 import json
 from typing import Any
@@ -10,14 +8,107 @@ from tests.samples.records import REF, dynamodb_record, postgresql_delivery, s3_
 from tests.samples.refused_deliveries import refused_batch, refused_event
 
 from stepbench.contracts.identity import EventId, put_key, update_key
-from stepbench.records.formats.refused_deliveries import (
+from stepbench.contracts.transfer.rows import TransferRow
+from stepbench.errors import CorruptRecordsError
+from stepbench.records.formats.second_sources import (
     Batch,
     RefusedDelivery,
+    ReportLine,
     events_of,
     parse_message,
+    parse_report,
+    parse_reports,
+    parse_transfer_line,
     stream_event,
+    transfer_filter,
+    transfer_line,
 )
 from stepbench.records.formats.t4 import Entry
+
+LINE = (
+    "REPORT RequestId: 3604209a-e9a3-11e6-939a-754dd98c7be3\tDuration: 12.34 ms\tBilled Duration: 100 ms\t"
+    "Memory Size: 128 MB\tMax Memory Used: 18 MB"
+)
+
+
+def test_a_report_line_gives_its_numbers() -> None:
+    """The line of the AWS Lambda Developer Guide; "Billed Duration" is not read as "Duration"."""
+    assert parse_report(LINE + "\t\n") == ReportLine(
+        request_id="3604209a-e9a3-11e6-939a-754dd98c7be3",
+        duration_ms=12.34,
+        billed_ms=100,
+        memory_mb=128,
+        max_memory_mb=18,
+    )
+
+
+def test_a_cold_start_has_an_init_duration() -> None:
+    """The only mark of it."""
+    found = parse_report(LINE + "\tInit Duration: 165.89 ms\t\nXRAY TraceId: 1-5e\tSegmentId: 5")
+    assert found is not None
+    assert found.init_ms == 165.89
+
+
+@pytest.mark.parametrize(
+    ("end", "failure"),
+    [
+        ("\tStatus: timeout", "timeout"),
+        ("\tStatus: error\tError Type: Runtime.OutOfMemory\nXRAY TraceId: 1-5e", "Runtime.OutOfMemory"),
+        ("\tInit Duration: 165.89 ms", ""),
+    ],
+)
+def test_an_invocation_that_lambda_ended_says_how(end: str, failure: str) -> None:
+    """Nothing else tells that it was the memory: the process is killed without a word of its own."""
+    found = parse_report(LINE + end)
+    assert found is not None
+    assert found.failure == failure
+
+
+def test_other_lines_are_no_reports() -> None:
+    """A function may print the word, and a line may be cut."""
+    messages = ["START RequestId: 1", "REPORT of nothing", "REPORT RequestId: 1\tBilled", LINE]
+    assert len(parse_reports({"message": message} for message in messages)) == 1
+
+
+ROW = TransferRow(
+    run_id=REF.run_id,
+    trial=0,
+    number=5,
+    attempt=1,
+    place=0,
+    due_at_ns=1,
+    began_at_ns=2,
+    platform="fargate",
+    source="efs",
+    path="files/7/5000.bin",
+    file_bytes=5_000 * 2**20,
+    received_bytes=5_000 * 2**20,
+    mib_ns=tuple(range(5_000)),
+    sandbox="sandbox",
+    served=0,
+    outcome="ok",
+)
+
+
+def test_a_line_comes_back_without_its_marks() -> None:
+    """5,000 of them would be most of what a log event may hold, and are in the bucket."""
+    line = transfer_line(REF.tag, ROW)
+    assert parse_transfer_line(line) == (REF.tag, ROW.model_copy(update={"mib_ns": ()}))
+    assert len(line) < 2_000
+
+
+def test_the_filter_has_what_a_line_has() -> None:
+    """CloudWatch finds a line by its words."""
+    line = transfer_line(REF.tag, ROW)
+    assert all(f'"{word.strip(chr(34))}"' in line for word in transfer_filter(REF.tag).split())
+
+
+@pytest.mark.parametrize("line", ["", "{}", '{"stepbench.transfer": "tag"}', '{"stepbench.transfer": "t", "row": {}}'])
+def test_another_line_is_refused(line: str) -> None:
+    """Half a line must not count as a read."""
+    with pytest.raises(CorruptRecordsError):
+        parse_transfer_line(line)
+
 
 EVENT = EventId(REF.tag, 1, 2, 3, 4, 5)
 ARN = "arn:aws:dynamodb:us-east-1:1:table/target-x/stream/2026"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepbench.records.join.watch_gaps import WatchGap, find_watch_gaps
+from stepbench.records.join.arrivals import WatchGap, find_watch_gaps
 from stepbench.records.storage.layout import Watch
 
 A, B = Watch("a", established_ns=0, alive_ns=600), Watch("b", established_ns=590, alive_ns=900)
