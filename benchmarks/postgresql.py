@@ -38,8 +38,7 @@ from stepbench.load.closed_loop import Offer
 from stepbench.model.request import Outcome, Request, perform
 from stepbench_tools.local.processes import wheel_folder
 from stepbench_tools.local.stores.certificates import make_certificates
-from stepbench_tools.local.stores.postgresql import TLS_WHEEL, start_postgresql_with_tls
-from stepbench_tools.local.stores.postgresql_server import discard_postgresql
+from stepbench_tools.local.stores.postgresql import TLS_WHEEL, discard_postgresql, start_postgresql_with_tls
 
 if TYPE_CHECKING:
     import argparse

@@ -33,8 +33,7 @@ from stepbench.experiments.dataflow.report.words import format_configuration
 from stepbench.tuning.decision import Analyser, Moment
 from stepbench.tuning.throughput import left_out
 from stepbench_tools.local.paths import find_paths
-from stepbench_tools.local.stores.cassandra.configuration import as_released
-from stepbench_tools.local.stores.cassandra.java import find_installation, jars_of
+from stepbench_tools.local.stores.cassandra.configuration import as_released, find_installation, jars_of
 from stepbench_tools.local.tuning.nodes import Fleet
 from stepbench_tools.local.tuning.tune import Pace, Tuning, tune, workload_words
 from stepbench_tools.tuning.confirming import kept_share

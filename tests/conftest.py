@@ -20,8 +20,7 @@ from stepbench_tools.local.paths import Paths
 from stepbench_tools.local.processes import LocalStore, terminate
 from stepbench_tools.local.stack import local_client
 from stepbench_tools.local.stores.etcd import start_etcd
-from stepbench_tools.local.stores.postgresql import start_postgresql
-from stepbench_tools.local.stores.postgresql_server import discard_postgresql
+from stepbench_tools.local.stores.postgresql import discard_postgresql, start_postgresql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

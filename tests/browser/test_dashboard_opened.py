@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.chromium import chromium, new_context
 
-from stepbench_tools.cli.dashboard import _opened
+from stepbench_tools.cli.environment import _opened
 from stepbench_tools.local.dashboard.proxy import Server
 from stepbench_tools.local.dashboard.upstream import Answer
 

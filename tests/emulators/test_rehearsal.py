@@ -19,7 +19,7 @@ from stepbench_tools.local.deploy import build, emulator_account, exclusive_lock
 from stepbench_tools.local.emulator.server import start_emulator
 from stepbench_tools.local.paths import Paths
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.clock_reference import start_clock_reference
+from stepbench_tools.local.stores.references import start_clock_reference
 from stepbench_tools.rehearsal.account import find_account
 from stepbench_tools.rehearsal.inventory import take_inventory
 

@@ -15,8 +15,7 @@ from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import ROOT, TASKS, UP_LIMIT_S, Deployment
 
 from stepbench_tools.local.deploy import exclusive_lock
-from stepbench_tools.local.emulator.ministack.server import TASKS_AT_ONCE
-from stepbench_tools.local.emulator.server import DECISIONS
+from stepbench_tools.local.emulator.server import DECISIONS, TASKS_AT_ONCE
 from stepbench_tools.local.processes import await_end
 
 INSTALL_LIMIT_S = 300

@@ -12,7 +12,7 @@ from botocore.config import Config
 from tests.statemachines.lab import CLUSTER, TABLE, Lab, Scenario, open_lab
 
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
-from stepbench_tools.local.emulator.ministack.server import TASKS_AT_ONCE
+from stepbench_tools.local.emulator.server import TASKS_AT_ONCE
 from stepbench_tools.local.processes import wait_until
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from stepbench.workload.choices import Choices, ClientStream, RecordKeys
 from stepbench.workload.products import Products, json_blob
 from stepbench_tools.calibration.truth import read_truth
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.reference import TRUTH, start_reference
+from stepbench_tools.local.stores.references import TRUTH, start_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -25,7 +25,7 @@ from stepbench.services import Services
 from stepbench.settings import Settings
 from stepbench.stages.run_writer import Bench, run_writer
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.clock_reference import start_clock_reference
+from stepbench_tools.local.stores.references import start_clock_reference
 
 pytestmark = pytest.mark.emulator
 

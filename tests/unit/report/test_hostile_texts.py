@@ -22,7 +22,7 @@ from stepbench.observability import logger
 from stepbench.report.environment import template_environment
 from stepbench.report.figures import json_for_script
 from stepbench.report.junit import to_xml
-from stepbench_tools.cli.streams import write, write_errors
+from stepbench_tools.cli.command import write, write_errors
 from stepbench_tools.local.headline import headline
 from stepbench_tools.local.streams import data_console, message_console
 from stepbench_tools.printing.markdown import render_markdown

@@ -22,7 +22,7 @@ from stepbench.settings import Settings
 from stepbench.wire.cql import frames as cql
 from stepbench_tools.local.paths import find_paths
 from stepbench_tools.local.processes import await_end, family, terminate
-from stepbench_tools.local.stores.cassandra.supervised import start_supervised
+from stepbench_tools.local.stores.cassandra.node import start_supervised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -55,8 +55,7 @@ from stepbench.settings import Settings
 from stepbench.wire.addresses import parse_endpoint
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.certificates import make_certificates
-from stepbench_tools.local.stores.postgresql import start_postgresql_with_tls
-from stepbench_tools.local.stores.postgresql_server import discard_postgresql
+from stepbench_tools.local.stores.postgresql import discard_postgresql, start_postgresql_with_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -19,8 +19,7 @@ from stepbench.drivers.sql.access import WRITE_LIMIT_S
 from stepbench.records.formats.deliveries import parse_delivery
 from stepbench.settings import Settings
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.postgresql import start_postgresql_with_tls
-from stepbench_tools.local.stores.postgresql_server import discard_postgresql
+from stepbench_tools.local.stores.postgresql import discard_postgresql, start_postgresql_with_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

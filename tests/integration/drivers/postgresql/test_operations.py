@@ -22,8 +22,7 @@ from stepbench.errors import TargetUnavailableError
 from stepbench.model.request import Outcome, Request, WithdrawnError, perform
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.certificates import make_certificates
-from stepbench_tools.local.stores.postgresql import TLS_WHEEL
-from stepbench_tools.local.stores.postgresql_server import discard_postgresql, install, serve
+from stepbench_tools.local.stores.postgresql import TLS_WHEEL, discard_postgresql, install, serve
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,8 +28,7 @@ from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.model.request import Outcome, Request, perform
 from stepbench.settings import Settings
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.postgresql import start_postgresql
-from stepbench_tools.local.stores.postgresql_server import discard_postgresql
+from stepbench_tools.local.stores.postgresql import discard_postgresql, start_postgresql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -28,7 +28,7 @@ from stepbench.model.request import Outcome, Request, perform
 from stepbench.settings import Settings
 from stepbench_tools.calibration.truth import read_truth
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.reference import TRUTH, start_reference
+from stepbench_tools.local.stores.references import TRUTH, start_reference
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -14,7 +14,7 @@ from stepbench_tools.calibration.truth import read_truth
 from stepbench_tools.local import calibrating
 from stepbench_tools.local.calibrating import ShortLoad, calibrate_runs, short_run, short_spec
 from stepbench_tools.local.processes import family, spawn, terminate, wait_until
-from stepbench_tools.local.stores.reference import TRUTH, start_reference
+from stepbench_tools.local.stores.references import TRUTH, start_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ def test_the_server_listens_on_loopback_only_and_its_log_ends_whole(tmp_path: Pa
 def test_the_server_ends_with_its_parent(tmp_path: Path) -> None:
     """A killed `stepbench calibrate` cannot end anything."""
     script = (
-        "import os, pathlib, time; from stepbench_tools.local.stores.reference import start_reference; "
+        "import os, pathlib, time; from stepbench_tools.local.stores.references import start_reference; "
         f"print(start_reference(pathlib.Path({str(tmp_path / 'store')!r}), os.getpid()).pids[0], flush=True)"
     )
     log = tmp_path / "parent.log"

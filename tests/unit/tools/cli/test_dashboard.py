@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from stepbench.errors import PlanError
-from stepbench_tools.cli.dashboard import _listening
+from stepbench_tools.cli.environment import _listening
 
 
 class Upstream:

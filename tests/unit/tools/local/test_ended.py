@@ -19,7 +19,7 @@ from stepbench.planning import expand
 from stepbench_tools.local.ended import ServerWatch, last_words
 from stepbench_tools.local.processes import spawn, wait_until
 from stepbench_tools.local.state import Server, running_server
-from stepbench_tools.local.stores.postgresql_server import STOP_FAST
+from stepbench_tools.local.stores.postgresql import STOP_FAST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,12 +1,19 @@
-"""What a command is: a name, a function, and its arguments; and what several commands have in common."""
+"""
+What a command is: a name, a function and its arguments; what several commands have in common; and what they write.
+
+Data for programs and files go to stdout, words for people to stderr.
+"""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from stepbench.errors import BLANKS, printable
 
 OK, FAILED, BAD_INPUT, THRESHOLD_MISSED, NOT_DONE, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 EXIT_CODES = (
@@ -134,3 +141,42 @@ ETCD_MEMBERS = argument(
     choices=(1, 3, 5),
     help="members of the local etcd cluster (default: as it runs already, or 1); another number restarts all",
 )
+OPEN = argument("--open", action="store_true", help="open the report in your browser")
+
+
+def open_page(page: Path) -> None:
+    """Open a report, or say where it is."""
+    import webbrowser
+
+    address = page.resolve().as_uri()
+    try:
+        opened = webbrowser.open(address)
+    except webbrowser.Error:
+        opened = False
+    if not opened:
+        write_errors(f"no browser could be started; the report is {address}")
+
+
+def write(text: str) -> None:
+    """Write data, of one or several lines."""
+    sys.stdout.write(f"{printable(text, BLANKS)}\n")
+
+
+def write_message(text: str) -> None:
+    """Write a message for people, of one or several lines."""
+    sys.stderr.write(f"{printable(text, BLANKS)}\n")
+
+
+def messages(options: argparse.Namespace) -> Callable[[str], None]:
+    """Return what writes lines for people: nothing with --quiet."""
+    return _drop if options.quiet else write_message
+
+
+def _drop(_text: str) -> None:
+    """Write nothing."""
+
+
+def write_errors(*texts: str) -> None:
+    """Write errors for people, each a line that says who speaks."""
+    for text in texts:
+        write_message(f"stepbench: {text}")

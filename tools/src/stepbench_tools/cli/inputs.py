@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepbench.errors import PlanError, Problem, raise_problems
-from stepbench_tools.cli.streams import messages
+from stepbench_tools.cli.command import messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

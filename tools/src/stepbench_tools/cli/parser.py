@@ -1,4 +1,4 @@
-"""All commands together: arguments in, one command run, its failure in one line, an exit code out."""
+"""All commands, and their completion: arguments in, one command run, its failure in one line, an exit code out."""
 
 from __future__ import annotations
 
@@ -10,42 +10,88 @@ from typing import TYPE_CHECKING, Any
 
 import stepbench
 from stepbench.errors import PlanError, RunFailedError, StepbenchError
-from stepbench_tools.cli import (
-    completion,
-    dashboard,
-    datasets,
-    environment,
-    plans,
-    prices,
-    regressions,
-    reports,
-    run_list,
-    running,
-    tuning,
-    validating,
+from stepbench_tools.cli import environment, plans, prices, reports, running, runs, tuning
+from stepbench_tools.cli.command import (
+    BAD_INPUT,
+    CRASHED,
+    EXIT_CODES,
+    FAILED,
+    INTERRUPTED,
+    NOT_DONE,
+    OK,
+    PLAN,
+    Command,
+    OneOf,
+    argument,
+    write,
+    write_errors,
 )
-from stepbench_tools.cli.command import BAD_INPUT, CRASHED, EXIT_CODES, FAILED, INTERRUPTED, NOT_DONE, OneOf, argument
-from stepbench_tools.cli.streams import write_errors
 from stepbench_tools.local.streams import dropping_messages, keeping_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench_tools.cli.command import Argument, Command
+    from stepbench_tools.cli.command import Argument
+
+
+SHELLS = ("bash", "zsh", "tcsh")
+_FUNCTION = "_stepbench_plans"
+_USE = (
+    'In ~/.bashrc: eval "$(stepbench completion bash)". In zsh: stepbench completion zsh > FOLDER/_stepbench, with a '
+    "folder of your fpath. In ~/.tcshrc: stepbench completion tcsh | source /dev/stdin."
+)
+
+
+def completion(options: argparse.Namespace) -> int:
+    """Print the shell's script; presets are those of this version."""
+    import shtab
+
+    from stepbench.planning import list_plans
+
+    complete = _completion(" ".join(list_plans()))
+    for action in _plan_arguments(options.parser):
+        vars(action)["complete"] = complete  # where shtab looks
+    write(shtab.complete(options.parser, options.shell))
+    return OK
+
+
+def _plan_arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the arguments that name plans, of all commands."""
+    for action in parser._actions:  # noqa: SLF001 -- argparse has no other way to its actions
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for inner in dict.fromkeys(action.choices.values()):
+                yield from _plan_arguments(inner)
+        elif action.metavar == PLAN:
+            yield action
+
+
+def _completion(presets: str) -> dict[str, Any]:
+    """Return how each shell completes a plan's name, as shtab takes it: presets and files."""
+    bash = f'{_FUNCTION}() {{\n  compgen -W "{presets}" -- "$1"\n  compgen -f -- "$1"\n}}\n'
+    zsh = f"{_FUNCTION}() {{\n  compadd -- {presets}\n  _files\n}}\n"
+    return {
+        "bash": _FUNCTION,
+        "zsh": _FUNCTION,
+        "tcsh": f"`echo {presets}; ls`",
+        "preamble": {"bash": bash, "zsh": zsh},
+    }
+
 
 COMMANDS: tuple[Command, ...] = (
     *running.COMMANDS,
-    *validating.COMMANDS,
     *plans.COMMANDS,
     *reports.COMMANDS,
-    *regressions.COMMANDS,
+    *runs.COMMANDS,
     *tuning.COMMANDS,
-    *run_list.COMMANDS,
-    *datasets.COMMANDS,
     *prices.COMMANDS,
     *environment.COMMANDS,
-    *dashboard.COMMANDS,
-    *completion.COMMANDS,
+    Command(
+        "completion",
+        completion,
+        "print the completion of a shell: commands, options, presets",
+        (argument("shell", choices=SHELLS, help="for which shell"),),
+        epilog=_USE,
+    ),
 )
 """All commands, as `--help` lists them."""
 

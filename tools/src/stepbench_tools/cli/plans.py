@@ -1,4 +1,4 @@
-"""Commands about plans: `plans`, `schema` and `init`."""
+"""Commands about plans: `validate`, `plans`, `schema` and `init`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,31 @@ import shutil
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.errors import PlanError, Problem
-from stepbench_tools.cli.command import OK, PLAN, Command, argument
-from stepbench_tools.cli.streams import messages, write
+from stepbench_tools.cli.command import (
+    BAD_INPUT,
+    CHANGES,
+    OK,
+    PLAN,
+    PLANS,
+    Command,
+    argument,
+    messages,
+    write,
+    write_errors,
+)
+from stepbench_tools.cli.inputs import read_any_plan, requested_changes, require_one_stdin
 
 if TYPE_CHECKING:
-    from stepbench.contracts.plan import Plan
+    from collections.abc import Callable, Sequence
+
+    from stepbench.contracts.dataflow.report import ExpectedMix
+    from stepbench.contracts.plan import AnyTrial, Plan
+    from stepbench.planning import Expanded
+    from stepbench.planning.changes import Changes
+
 
 OTHERS = "Others"
 TEMPLATE = Path(__file__).with_name("template.yaml")
@@ -95,7 +112,159 @@ _SHOW: tuple[Any, ...] = (
     argument("--yaml", action="store_true", help="as YAML"),
 )
 
+
+class _Checked(NamedTuple):
+    """A plan as it was asked for, what is wrong with it, itself where it is one, and why trials cannot run here."""
+
+    asked: str
+    problems: tuple[Problem, ...]
+    plan: Plan | None = None
+    skipped: tuple[tuple[Expanded, str], ...] = ()
+
+
+def validate(options: argparse.Namespace) -> int:
+    """Check plans, and say what they would do."""
+    changes = requested_changes(options)
+    require_one_stdin(options.plans)
+    checked = [_check(name, changes, remote=options.stack) for name in options.plans]
+    for each in checked:
+        if options.json:
+            write(json.dumps(_facts(each, remote=options.stack), ensure_ascii=False))
+            continue
+        prefix = f"{each.asked}: " if len(checked) > 1 else ""
+        write_errors(*(f"{prefix}{problem}" for problem in each.problems))
+        if each.plan and not each.problems:
+            _describe(each, remote=options.stack)
+    return BAD_INPUT if any(each.problems for each in checked) else OK
+
+
+def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
+    from stepbench.planning import check_budget, expanded, refuse_on_emulator
+    from stepbench.tuning.models import model_problems
+
+    try:
+        plan = read_any_plan(name, changes)
+    except PlanError as error:
+        return _Checked(name, error.problems)
+    problems = (*model_problems(plan), *_problems(lambda: check_budget(plan)))
+    if remote:
+        return _Checked(name, problems, plan)
+    from stepbench_tools.local.store_list import skip_reasons
+
+    skipped = skip_reasons(plan, {})
+    if len(skipped) == len(expanded(plan)):
+        problems += _unavailable_here(skipped)
+    problems += _problems(lambda: refuse_on_emulator(plan, "the local emulator"))
+    return _Checked(name, problems, plan, tuple(skipped))
+
+
+def _unavailable_here(skipped: Sequence[tuple[Expanded, str]]) -> tuple[Problem, ...]:
+    """Return why nothing of a plan can run on this machine, as `run` would say."""
+    remedy = "Or run it on a deployed stack (validate --stack)."
+    reasons = {(trial.source, reason): trial.plan.target.store for trial, reason in skipped}
+    return tuple(
+        Problem(f"trials[{source}].target", f'"{store}"', f"cannot run here: {reason}", remedy)
+        for (source, reason), store in reasons.items()
+    )
+
+
+def _problems(rule: Callable[[], object]) -> tuple[Problem, ...]:
+    try:
+        rule()
+    except PlanError as error:
+        return error.problems
+    return ()
+
+
+def _facts(checked: _Checked, *, remote: bool) -> dict[str, Any]:
+    """Return the plan's object for `--json`; what needs a valid plan is left out for another."""
+    problems = [problem._asdict() for problem in checked.problems]
+    ok = not problems
+    if checked.plan is None:
+        return {"name": checked.asked, "ok": ok, "problems": problems}
+    return {"name": checked.plan.name, "ok": ok, "problems": problems, **_numbers(checked, checked.plan, remote=remote)}
+
+
+def _numbers(checked: _Checked, plan: Plan, *, remote: bool) -> dict[str, Any]:
+    from stepbench.experiments.estimates import estimate, upper_bound
+    from stepbench.planning import expanded
+    from stepbench.planning.wall_time import AWS, LOCAL, offered_load_s, run_s
+
+    trials = [trial.plan for trial in expanded(plan)]
+    place = AWS if remote else LOCAL
+    spent = sum(estimate(trial).total_usd for trial in trials)
+    here = {} if remote else {"here_usd": round(sum(estimate(trial, LOCAL.assumed).total_usd for trial in trials), 4)}
+    return {
+        "trials": len(trials),
+        "events": sum(trial.events for trial in trials),
+        "load_s": round(sum(offered_load_s(trial, place) for trial in trials), 3),
+        "wall_s": round(run_s(trials, place)),
+        "estimate_usd": round(spent, 4),
+        **here,
+        "budget_usd": plan.budget_usd,
+        **({"skipped": {trial.name: reason for trial, reason in checked.skipped}} if checked.skipped else {}),
+        **({"at_most_usd": round(most, 4)} if (most := sum(upper_bound(t).total_usd for t in trials)) > spent else {}),
+        **({"expected": [mix.model_dump(mode="json") for mix in mixes]} if (mixes := _expected(trials)) else {}),
+    }
+
+
+def _expected(trials: list[AnyTrial]) -> list[ExpectedMix]:
+    """Return what each DAG of the plan asks of a store, each once."""
+    from stepbench.workload.expected_mix import expected_mix
+
+    dags = {dag.model_dump_json(): dag for trial in trials for dag in trial.dags}
+    return [expected_mix(dag) for dag in dags.values()]
+
+
+def _describe(checked: _Checked, *, remote: bool) -> None:
+    from stepbench.digits import counted, dollars, duration
+    from stepbench.planning import expanded
+
+    plan = checked.plan
+    if plan is None:
+        return
+    numbers, trials = _numbers(checked, plan, remote=remote), expanded(plan)
+    most = "up to " if any(phase.closed for trial in trials for phase in trial.plan.phases) else ""
+    load = f"{most}{counted(numbers['events'], 'event')} in {duration(numbers['load_s'])} of load"
+    takes = f"takes about {duration(numbers['wall_s'])} {'on AWS' if remote else 'here'}"
+    cost = f"estimate {dollars(numbers['estimate_usd'])} on AWS"
+    if "at_most_usd" in numbers:
+        tasks = " if every task took its whole time-out, three times" if numbers.get("expected") else ""
+        cost += f" (at most {dollars(numbers['at_most_usd'])}{tasks})"
+    cost += f", budget {dollars(plan.budget_usd)}"
+    if "here_usd" in numbers:
+        cost += f"; what is done here would cost {dollars(numbers['here_usd'])} there"
+    write(f"{plan.name}: {counted(len(trials), 'trial')}, {load}; {takes}; {cost}")
+    for name, reason in numbers.get("skipped", {}).items():
+        write(f"  {name} is skipped here: {reason}")
+    for mix in _expected([trial.plan for trial in trials]):
+        write(f"  {mix.text}")
+    if len(trials) > len(plan.trials):
+        for number, trial in enumerate(trials, 1):
+            write(f"{number:>4}  {_name_with_values(trial)}")
+
+
+def _name_with_values(trial: Expanded) -> str:
+    values = ", ".join(f"{path}={json.dumps(value)}" for path, value in trial.point.items())
+    return f"{trial.name}  {values}" if values else trial.name
+
+
 COMMANDS = (
+    Command(
+        "validate",
+        validate,
+        "check plans, and say what they would do, how long they would take and what they would cost",
+        (
+            PLANS,
+            *CHANGES,
+            argument(
+                "--stack",
+                action="store_true",
+                help="for a deployed stack, which may have servers that this machine lacks",
+            ),
+            argument("--json", action="store_true", help="print an object a plan on stdout, one line each"),
+        ),
+    ),
     Command(
         "plans",
         list_presets,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
-from stepbench_tools.cli.command import NOT_DONE, OK, Command, argument
-from stepbench_tools.cli.streams import messages, write, write_errors
+from stepbench_tools.cli.command import NOT_DONE, OK, Command, argument, messages, write, write_errors
 
 if TYPE_CHECKING:
     import argparse

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import argparse
 
-from stepbench_tools.cli.browser import OPEN, open_page
 from stepbench_tools.cli.command import (
     CHANGES,
     ETCD_MEMBERS,
     EXIT_CODES,
     FAILED,
     OK,
+    OPEN,
     PLANS,
     THRESHOLD_MISSED,
     Command,
     OneOf,
     argument,
     at_least_one,
+    messages,
+    open_page,
     out,
+    write,
 )
 from stepbench_tools.cli.inputs import clone_paths, read_plan, read_plans, requested_changes
-from stepbench_tools.cli.streams import messages, write
 
 MAX_CALIBRATION_RATE = 5_000
 """One writer offers less on two cores; at a higher rate the writer itself would be measured."""

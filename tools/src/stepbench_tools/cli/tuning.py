@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepbench.errors import PlanError, Problem
-from stepbench_tools.cli.command import OK, PLAN, Command, argument
+from stepbench_tools.cli.command import OK, PLAN, Command, argument, messages, write
 from stepbench_tools.cli.inputs import read_any_plan
-from stepbench_tools.cli.streams import messages, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +29,7 @@ def tune(options: argparse.Namespace) -> int:
 
     from stepbench_tools.local.interrupts import interruptible
     from stepbench_tools.local.paths import find_paths
-    from stepbench_tools.local.stores.cassandra.configuration import as_released
-    from stepbench_tools.local.stores.cassandra.java import fetch_jars, find_installation, jars_of
+    from stepbench_tools.local.stores.cassandra.configuration import as_released, fetch_jars, find_installation, jars_of
     from stepbench_tools.local.tuning.nodes import Fleet
     from stepbench_tools.local.tuning.tune import Tuning, tune
 

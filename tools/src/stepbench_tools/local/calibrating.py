@@ -62,7 +62,7 @@ from stepbench_tools.local.environment import REFERENCE
 from stepbench_tools.local.memory_services import MemoryServices
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.session import local_session
-from stepbench_tools.local.stores.reference import TRUTH, start_reference
+from stepbench_tools.local.stores.references import TRUTH, start_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

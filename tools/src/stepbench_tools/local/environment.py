@@ -33,8 +33,8 @@ from stepbench_tools.local.state import (
     running_server,
     write_state,
 )
-from stepbench_tools.local.stores.clock_reference import start_clock_reference
-from stepbench_tools.local.stores.postgresql_server import discard_postgresql
+from stepbench_tools.local.stores.postgresql import discard_postgresql
+from stepbench_tools.local.stores.references import start_clock_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ import pytest
 
 from stepbench.clock import SystemClock, measure_offset
 from stepbench_tools.local.emulator import lambda_sandbox
-from stepbench_tools.local.stores import clock_reference
+from stepbench_tools.local.stores import references
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,6 +169,6 @@ def test_the_clock_reference_answers_clients_and_ignores_noise(monkeypatch: pyte
 
 def _serve(server: socket.socket) -> None:
     try:
-        clock_reference.serve(server)
+        references.serve(server)
     except OSError:
         return  # the test has ended it

@@ -10,8 +10,15 @@ import pytest
 from tests.samples.ports import UNSERVED_PORT
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench_tools.local.emulator.localstack.server import environment
-from stepbench_tools.local.emulator.server import CHOICE, KINDS, Emulator, emulator_name, runs_tasks, start_emulator
+from stepbench_tools.local.emulator.server import (
+    CHOICE,
+    KINDS,
+    Emulator,
+    emulator_name,
+    localstack_environment,
+    runs_tasks,
+    start_emulator,
+)
 from stepbench_tools.local.paths import Paths
 from stepbench_tools.local.processes import LOOPBACK
 
@@ -45,7 +52,7 @@ def test_it_is_ministack_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) 
     """An empty variable is none."""
     for chosen in ("", "ministack"):
         monkeypatch.setenv(CHOICE, chosen)
-        assert emulator_name() == KINDS["ministack"].NAME
+        assert emulator_name() == KINDS["ministack"].name
     monkeypatch.setenv(CHOICE, "localstack")
     assert emulator_name() == "LocalStack 4.14.0"
 
@@ -99,25 +106,25 @@ def test_each_gets_the_accounts_concurrency_by_its_own_name(
     """A variable of another's is passed over without a word; what is started here writes its own down, and ends."""
     paths = Paths(tmp_path, tmp_path / "home")
     install_for_localstack(paths)
-    for tool in (KINDS[chosen].TOOL, "lambda"):
+    for tool in (KINDS[chosen].tool, "lambda"):
         program = paths.installed / "venvs" / tool / "bin/python"
         program.parent.mkdir(parents=True)
         program.write_text('#!/bin/sh\nenv > "$HOME/environment"\n')
         program.chmod(0o755)
     monkeypatch.setenv(CHOICE, chosen)
     with pytest.raises(LocalEnvironmentError, match="the process ended before that"):
-        start_emulator(paths, concurrency=7)
-    assert f"{variable}=7" in (paths.data / "emulator/environment").read_text().splitlines()
+        start_emulator(paths, wait_scale=0.5, concurrency=7)
+    given = (paths.data / "emulator/environment").read_text().splitlines()
+    assert {f"{variable}=7", "SFN_WAIT_SCALE=0.5"} <= set(given)
 
 
 def test_localstack_finds_dynamodb_local_where_its_installer_would_put_it(tmp_path: Path) -> None:
     """Otherwise it fetches one from a place that is not in the lock; also the second time, in the same home."""
     paths, scratch = Paths(tmp_path, tmp_path / "home"), tmp_path / "home/data/emulator"
     with pytest.raises(LocalEnvironmentError, match="dynamodb is missing; run `make setup-localstack`"):
-        environment(paths, 1, scratch, 1)
+        localstack_environment(paths, 1, scratch)
     install_for_localstack(paths)
     for _ in range(2):
-        made = environment(paths, 4711, scratch, 0.5)
+        made = localstack_environment(paths, 4711, scratch)
     assert (scratch / "var/lib/localstack/lib/dynamodb-local/2/DynamoDBLocal.jar").exists()
     assert (made["GATEWAY_LISTEN"], made["FILESYSTEM_ROOT"]) == ("127.0.0.1:4711", str(scratch))
-    assert made["SFN_WAIT_SCALE"] == "0.5"

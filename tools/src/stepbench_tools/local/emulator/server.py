@@ -1,8 +1,8 @@
 """
 The AWS emulator of an environment: MiniStack, or what STEPBENCH_EMULATOR names, LocalStack or the URL of another.
 
-A kind of emulator is a folder with two modules: `server.py`, which says how it is started, and `shim.py`, which
-`start.py` loads in the emulator's own process, and which makes it run Lambdas as processes under AWS's runtime client.
+A kind of emulator is an entry in `KINDS`, which says how it is started, and a folder with `shim.py`, which `start.py`
+loads in the emulator's own process, and which makes it run Lambdas as processes under AWS's runtime client.
 """
 
 from __future__ import annotations
@@ -12,37 +12,95 @@ import re
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench_tools.local.emulator.localstack import server as localstack
-from stepbench_tools.local.emulator.ministack import server as ministack
 from stepbench_tools.local.processes import LOOPBACK, fetch_direct, free_port, spawn, wait_for_start
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from stepbench_tools.local.paths import Paths
 
 CHOICE = "STEPBENCH_EMULATOR"
-DECISIONS = ministack.DECISIONS
+DECISIONS = "STEPBENCH_DECISIONS"
+"""Variable with a file: functions may then do what their roles allow, and nothing else; the file has each decision."""
+TASKS_AT_ONCE = "STEPBENCH_TASKS_AT_ONCE"
+"""Variable with a number: further ECS tasks then find no capacity."""
+STREAM_POLL_S = 0.25
+"""Lambda reads each shard of a stream four times a second (Lambda's guide, "Using Lambda with DynamoDB")."""
 _HEALTH = "/_localstack/health"  # MiniStack answers it, too
 
 
-class Kind(Protocol):
-    """How one kind of emulator is started."""
+def ministack_environment(_paths: Paths, port: int, scratch: Path) -> dict[str, str]:
+    """Return MiniStack's own variables."""
+    return {
+        "S3_DATA_DIR": str(scratch / "s3"),
+        "STATE_DIR": str(scratch / "state"),
+        "GATEWAY_PORT": str(port),
+        "LOG_LEVEL": "WARNING",
+        "ECS_TASKS_AT_ONCE": os.environ.get(TASKS_AT_ONCE, ""),
+        **({"AUTH": "true", "DECISIONS": os.environ[DECISIONS]} if os.environ.get(DECISIONS) else {}),
+    }
 
-    NAME: str
-    TOOL: str
-    RUNS_TASKS: bool
-    CONCURRENCY: str
-    START_S: float
 
-    def environment(self, paths: Paths, port: int, scratch: Path, wait_scale: float) -> dict[str, str]:
-        """Return what its process gets beside what both get; `wait_scale` is a factor on every Wait state."""
+def localstack_environment(paths: Paths, port: int, scratch: Path) -> dict[str, str]:
+    """
+    Return LocalStack's own variables: it runs without Docker, with all of its files in the environment's folder.
+
+    Raises:
+        LocalEnvironmentError: DynamoDB Local, or what keeps it on loopback, is not installed.
+    """
+    jars, loopback = paths.installed / "dynamodb", paths.installed / "localstack" / "loopback.so"
+    for needed in (jars, loopback):
+        if not needed.exists():
+            message = f"{needed} is missing; run `make setup-localstack` in {paths.root}"
+            raise LocalEnvironmentError(message)
+    installed = scratch / "var/lib/localstack/lib/dynamodb-local/2"  # where LocalStack's own installer puts it
+    installed.parent.mkdir(parents=True, exist_ok=True)
+    if not installed.is_symlink():
+        installed.symlink_to(jars)
+    return {
+        "GATEWAY_LISTEN": f"{LOOPBACK}:{port}",
+        "LD_PRELOAD": str(loopback),
+        "FILESYSTEM_ROOT": str(scratch),
+        "OVERRIDE_IN_DOCKER": "0",
+        "DISABLE_EVENTS": "1",
+        "SKIP_SSL_CERT_DOWNLOAD": "1",
+        "DNS_ADDRESS": "0",
+        "PYTHONUNBUFFERED": "1",
+        "LS_LOG": "warning",
+        "PROVIDER_OVERRIDE_DYNAMODB": "v2",  # streams are DynamoDB Local's own; v1's need a Kinesis that is not here
+        "PROVIDER_OVERRIDE_DYNAMODBSTREAMS": "v2",
+        "LAMBDA_EVENT_SOURCE_MAPPING_POLL_INTERVAL_SEC": f"{STREAM_POLL_S:g}",
+        "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": f"{STREAM_POLL_S:g}",
+        "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "120",  # longer than our own limit
+    }
 
 
-KINDS: Mapping[str, Kind] = {"ministack": ministack, "localstack": localstack}
+class Kind(NamedTuple):
+    """
+    How one kind of emulator is started.
+
+    tool: the environment that has it. concurrency: the variable with the account's limit of invocations at once.
+    environment: what its process gets beside what all get. runs_tasks: whether those of ECS run (`tasks.py`).
+    """
+
+    name: str
+    tool: str
+    concurrency: str
+    start_s: float
+    environment: Callable[[Paths, int, Path], dict[str, str]]
+    runs_tasks: bool = False
+
+
+_LIMIT = "LAMBDA_LIMITS_CONCURRENT_EXECUTIONS"
+KINDS: Mapping[str, Kind] = {
+    "ministack": Kind(
+        *("MiniStack 1.5.33", "emulator", "LAMBDA_ACCOUNT_CONCURRENCY", 60, ministack_environment), runs_tasks=True
+    ),
+    "localstack": Kind("LocalStack 4.14.0", "localstack", _LIMIT, 120, localstack_environment),
+}
 
 
 @dataclass(frozen=True)
@@ -67,13 +125,13 @@ def emulator_name() -> str:
         LocalEnvironmentError: there is no such emulator.
     """
     chosen = _chosen()
-    return f"the emulator at {chosen}" if _is_url(chosen) else KINDS[chosen].NAME
+    return f"the emulator at {chosen}" if _is_url(chosen) else KINDS[chosen].name
 
 
 def runs_tasks() -> bool:
     """Return whether the emulator that is chosen runs tasks of ECS; of one that is not ours nobody knows."""
     chosen = _chosen()
-    return not _is_url(chosen) and KINDS[chosen].RUNS_TASKS
+    return not _is_url(chosen) and KINDS[chosen].runs_tasks
 
 
 def _chosen() -> str:
@@ -109,16 +167,17 @@ def start_emulator(paths: Paths, *, wait_scale: float = 1, concurrency: int | No
     kind, port = KINDS[chosen], free_port()
     scratch, log = paths.data / "emulator", paths.logs / "emulator.log"
     scratch.mkdir(parents=True, exist_ok=True)
-    environment = {**_environment(paths, scratch), **kind.environment(paths, port, scratch, wait_scale)}
-    command: list[str | Path] = [paths.tool(kind.TOOL, "python"), "-P", Path(__file__).with_name("start.py"), chosen]
+    environment = {**_environment(paths, scratch), **kind.environment(paths, port, scratch)}
+    environment["SFN_WAIT_SCALE"] = f"{wait_scale:g}"
+    command: list[str | Path] = [paths.tool(kind.tool, "python"), "-P", Path(__file__).with_name("start.py"), chosen]
     if concurrency is not None:
-        environment[kind.CONCURRENCY] = str(concurrency)
+        environment[kind.concurrency] = str(concurrency)
     pid = spawn(command, log=log, env=environment, cwd=scratch)
     endpoint = f"http://{LOOPBACK}:{port}"
     wait_for_start(
-        f"the emulator answers at {endpoint}", lambda: _is_healthy(endpoint), timeout_s=kind.START_S, pid=pid, log=log
+        f"the emulator answers at {endpoint}", lambda: _is_healthy(endpoint), timeout_s=kind.start_s, pid=pid, log=log
     )
-    return Emulator(kind.NAME, endpoint, (pid,))
+    return Emulator(kind.name, endpoint, (pid,))
 
 
 def answers(endpoint: str) -> bool:

@@ -31,15 +31,12 @@ def neighbour(path: Path) -> Any:  # noqa: ANN401 -- a module
     return module
 
 
-def load(
-    patched: Mapping[str, tuple[str, ...]], methods: Mapping[tuple[str, str], tuple[str, ...]], remedy: str
-) -> dict[str, Any]:
+def load(patched: Mapping[str, str], remedy: str) -> dict[str, Any]:
     """
     Import the modules to patch, by name.
 
     Args:
-        patched: the symbols that are built upon, by module.
-        methods: those of classes, by module and class.
+        patched: the symbols that are built upon, with blanks between them, by `module` or `module:class`.
         remedy: what to do where the emulator is not there, or another version ("install x==1").
 
     Raises:
@@ -47,20 +44,16 @@ def load(
     """
     modules: dict[str, Any] = {}
     for name, symbols in patched.items():
+        module, _, holder = name.partition(":")
         try:
-            modules[name] = importlib.import_module(name)
+            found = modules[module] = importlib.import_module(module)
         except ImportError as error:
             sys.exit(f"emulator: cannot import {name} ({error}); {remedy}")
-        _require(modules[name], name, symbols, remedy)
-    for (name, holder), found in methods.items():
-        _require(getattr(modules[name], holder), f"{name}.{holder}", found, remedy)
+        held = getattr(found, holder) if holder else found
+        if missing := [symbol for symbol in symbols.split() if not hasattr(held, symbol)]:
+            lacks = f"{name.replace(':', '.')} has no {', '.join(missing)}"
+            sys.exit(f"emulator: {lacks}, which this version of Stepbench builds on; {remedy}")
     return modules
-
-
-def _require(holder: object, name: str, symbols: tuple[str, ...], remedy: str) -> None:
-    missing = [symbol for symbol in symbols if not hasattr(holder, symbol)]
-    if missing:
-        sys.exit(f"emulator: {name} has no {', '.join(missing)}, which this version of Stepbench builds on; {remedy}")
 
 
 def main(kind: str) -> None:

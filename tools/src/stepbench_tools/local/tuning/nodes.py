@@ -41,8 +41,7 @@ if TYPE_CHECKING:
         StoreWorkload,
     )
     from stepbench.drivers.cassandra.control import Scalar
-    from stepbench_tools.local.stores.cassandra.configuration import Profile
-    from stepbench_tools.local.stores.cassandra.java import Installation
+    from stepbench_tools.local.stores.cassandra.configuration import Installation, Profile
 
 _READY_POLL_S, _READY_POLLS = 0.1, 300
 _LOAD = TrialPlan(

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from stepbench_tools.local.emulator import lambda_environment, lambda_logs
-from stepbench_tools.local.emulator.layers import LayerFolders, extract
+from stepbench_tools.local.emulator import lambda_parts
 from stepbench_tools.local.emulator.localstack import sandboxes
-from stepbench_tools.local.emulator.localstack.runtime_api import Event, RuntimeApi
 from stepbench_tools.local.emulator.localstack.sandboxes import EXITED, TIMED_OUT, Sandbox, Sandboxes
 from stepbench_tools.local.processes import wait_until
 
@@ -72,11 +70,8 @@ def made(tmp_path: Path) -> Iterator[Callable[..., Sandbox]]:
         kind = Sandboxes(
             python=str(ROOT / ".stepbench/venvs/lambda/bin/python"),
             program=ROOT / "tools/src/stepbench_tools/local/emulator/lambda_sandbox.py",
-            runtime_api=RuntimeApi,
-            event=Event,
-            shared=lambda_environment,
-            logs=lambda_logs,
-            layers=LayerFolders(tmp_path / "layers", extract),
+            parts=lambda_parts,
+            layers=lambda_parts.LayerFolders(tmp_path / "layers", lambda_parts.extract),
             invocation_result=lambda request_id, payload, **rest: SimpleNamespace(id=request_id, body=payload, **rest),
             start_failed=StartFailedError,
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stepbench.records.formats.second_sources import parse_report
-from stepbench_tools.local.emulator import lambda_environment, lambda_logs
+from stepbench_tools.local.emulator import lambda_parts
 from stepbench_tools.local.emulator.ministack import sandboxes
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def test_python_functions_go_to_the_runtime_client_and_others_do_not(tmp_path: P
     runtime = SimpleNamespace(
         ProvidedWorker=ProvidedWorker, ProvidedRuntimeError=InitFailedError, _worker_class_for=lambda _config: "stock"
     )
-    sandboxes.run_under_runtime_client(runtime, service, "/usr/bin/python", lambda_environment, lambda_logs)
+    sandboxes.run_under_runtime_client(runtime, service, "/usr/bin/python", lambda_parts)
     ours, other = {"Runtime": "python3.11"}, {"Runtime": "nodejs22.x"}
     assert issubclass(runtime._worker_class_for(ours), ProvidedWorker)
     assert runtime._worker_class_for(other) == "stock"
@@ -109,7 +109,7 @@ def test_a_sandboxs_environment_is_lambdas(tmp_path: Path, monkeypatch: pytest.M
     """The function's own variables may not override Lambda's, and ours do not leak."""
     monkeypatch.setenv("VIRTUAL_ENV", "/ours")
     monkeypatch.setenv("TZ", "Asia/Tokyo")
-    environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_environment)
+    environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_parts)
     config = {
         "Runtime": "python3.12",
         "FunctionName": "f",
@@ -131,7 +131,7 @@ def test_a_sandboxs_environment_is_lambdas(tmp_path: Path, monkeypatch: pytest.M
 def test_another_runtimes_environment_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only Python functions are ours."""
     monkeypatch.setenv("VIRTUAL_ENV", "/ours")
-    environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_environment)
+    environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_parts)
     assert environment({"Runtime": "provided.al2023", "Handler": "h"}, "/code", 1)["VIRTUAL_ENV"] == "/ours"
 
 
@@ -145,7 +145,7 @@ def test_a_layer_that_is_gone_is_left_out(tmp_path: Path) -> None:
 
 def test_a_sandbox_does_not_wait_for_logs_or_nagle() -> None:
     """Both would be in every latency."""
-    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_logs)()
+    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_parts)()
     assert sandbox._drain_stderr_bounded(first_line_wait=0.1) == ""
     handler = sandbox._build_handler_class(3, "queue")
     assert (handler.generation, handler.disable_nagle_algorithm, handler.wbufsize) == (3, True, 65_536)
@@ -163,7 +163,7 @@ def test_who_waits_for_work_looks_less_often_whether_it_goes_on() -> None:
             return super().get(block, 0)
 
     pending = Pending()
-    patient = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_logs)()._build_handler_class(3, pending)
+    patient = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_parts)()._build_handler_class(3, pending)
     pending.put("work")
     assert patient.pending.get(timeout=0.1) == "work"
     with pytest.raises(queue.Empty):
@@ -174,7 +174,7 @@ def test_who_waits_for_work_looks_less_often_whether_it_goes_on() -> None:
 @contextmanager
 def printing(program: str) -> Iterator[Any]:
     """Yield a sandbox whose process has printed, and waits; nobody has read that."""
-    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_logs)()
+    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_parts)()
     wait = "; print('!', file=sys.stderr, flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", f"import sys; {program}{wait}"],
@@ -214,14 +214,14 @@ def test_a_log_that_is_too_long_has_its_last_lines() -> None:
 
 def test_a_log_has_the_lines_of_lambda() -> None:
     """A report's cold starts and memory come from there; MiniStack's own lines had none, and one number for all."""
-    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_logs)()
+    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_parts)()
     sandbox._proc = SimpleNamespace(pid=os.getpid())
     start, printed, end, report = sandbox.invoke("first", "r-1")["log"].splitlines()
     assert (start, printed, end) == ("START RequestId: r-1 Version: $LATEST", "printed", "END RequestId: r-1")
     parsed = parse_report(report)
     assert parsed is not None
     assert parsed.init_ms is not None
-    assert parsed.max_memory_mb == lambda_logs.peak_memory_mb(os.getpid())
+    assert parsed.max_memory_mb == lambda_parts.peak_memory_mb(os.getpid())
     warm = parse_report(sandbox.invoke("next", "r-2")["log"].splitlines()[-1])
     assert warm is not None
     assert warm.init_ms is None
@@ -229,7 +229,7 @@ def test_a_log_has_the_lines_of_lambda() -> None:
 
 def test_an_error_at_import_keeps_its_type() -> None:
     """The runtime client's type stands if it reported one; otherwise MiniStack's own words do."""
-    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_logs)()
+    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_parts)()
     with pytest.raises(RuntimeError, match="init error"):
         sandbox._await_init()
     sandbox._init_error = {"errorType": "Runtime.ImportModuleError", "errorMessage": "no module"}

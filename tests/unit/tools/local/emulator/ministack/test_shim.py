@@ -73,11 +73,13 @@ def test_a_transaction_that_is_sent_again_is_the_same_one() -> None:
 def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
     """Put modules in place that have every symbol that the shim needs, but one."""
     for name, symbols in shim.PATCHED.items():
-        module = ModuleType(name)
-        for symbol in symbols:
-            if symbol != without:
-                setattr(module, symbol, lambda *_arguments: None)
-        monkeypatch.setitem(sys.modules, name, module)
+        module, _, holder = name.partition(":")
+        found = {symbol: lambda *_arguments: None for symbol in symbols.split() if symbol != without}
+        if holder:
+            setattr(sys.modules[module], holder, type(holder, (), found))
+            continue
+        monkeypatch.setitem(sys.modules, module, ModuleType(module))
+        vars(sys.modules[module]).update(found)
     provisioners: Any = sys.modules["ministack.services.cloudformation.provisioners"]
     provisioners._RESOURCE_HANDLERS = {
         "AWS::Lambda::Function": {"create": None, "update": None},
@@ -86,9 +88,6 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
     for module_name, table in (("ecs", "_ACTION_MAP"), ("stepfunctions", "_SERVICE_DISPATCH")):
         if table != without:
             setattr(sys.modules[f"ministack.services.{module_name}"], table, {})
-    for (module_name, holder), names in shim.METHODS.items():
-        methods = {method: None for method in names if method != without}
-        setattr(sys.modules[module_name], holder, type(holder, (), methods))
     runtime: Any = sys.modules["ministack.core.lambda_runtime"]
     if without not in {"_lock", "_workers"}:
         runtime._lock, runtime._workers = threading.Lock(), {}
@@ -99,19 +98,19 @@ def test_a_missing_symbol_stops_the_start_and_is_named(monkeypatch: pytest.Monke
     """Another version of MiniStack, half patched, would measure something else."""
     stand_ins(monkeypatch, without=gone)
     with pytest.raises(SystemExit, match=rf"has no {gone}.*ministack\[full\]==1\.5\.33"):
-        load(shim.PATCHED, shim.METHODS, shim.REMEDY)
+        load(shim.PATCHED, shim.REMEDY)
 
 
 def test_a_missing_ministack_says_what_to_install() -> None:
     """This environment has none, which is the very case."""
     with pytest.raises(SystemExit, match=r"cannot import ministack.*install ministack\[full\]==1\.5\.33"):
-        load(shim.PATCHED, shim.METHODS, shim.REMEDY)
+        load(shim.PATCHED, shim.REMEDY)
 
 
 def test_all_symbols_in_place_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-ins themselves are whole, so the tests above fail for the one symbol only."""
     stand_ins(monkeypatch)
-    assert load(shim.PATCHED, shim.METHODS, shim.REMEDY).keys() == shim.PATCHED.keys()
+    assert load(shim.PATCHED, shim.REMEDY).keys() == {name.partition(":")[0] for name in shim.PATCHED}
 
 
 @pytest.mark.parametrize("gone", ["LAMBDA_PYTHON", "GATEWAY_PORT", "LAMBDA_LAYERS"])

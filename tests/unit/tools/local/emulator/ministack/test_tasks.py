@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepbench_tools.local.emulator.lambda_environment import module_path
+from stepbench_tools.local.emulator.lambda_parts import module_path
 from stepbench_tools.local.emulator.ministack.tasks import Parts, _pascal
 
 DEFINITION = {

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench_tools.local.stores.cassandra.configuration import FAST
-from stepbench_tools.local.stores.cassandra.control import Control, RefusedError
-from stepbench_tools.local.stores.cassandra.java import Installation
+from stepbench_tools.local.stores.cassandra.__main__ import Control, RefusedError
+from stepbench_tools.local.stores.cassandra.configuration import FAST, Installation
 from stepbench_tools.local.stores.cassandra.node import Node
 
 if TYPE_CHECKING:

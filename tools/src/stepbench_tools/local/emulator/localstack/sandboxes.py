@@ -1,8 +1,9 @@
 """
 LocalStack's executor of Lambda functions, with processes in place of Docker's containers.
 
-Each sandbox is a process with AWS's own runtime client (`lambda_sandbox.py`) and a Runtime API server of its own.
-`shim.py` loads this by path, so it imports nothing of ours; LocalStack's classes are given.
+Each sandbox is a process with AWS's own runtime client (`lambda_sandbox.py`) and a Runtime API server of its own:
+events go out one at a time, answers and errors come back. The protocol is AWS's own ("Using the Lambda runtime API"
+in Lambda's guide). `shim.py` loads this by path, so it imports nothing of ours; LocalStack's classes are given.
 """
 
 from __future__ import annotations
@@ -12,13 +13,105 @@ import io
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+_NEXT = "/2018-06-01/runtime/invocation/next"
+_ANSWER = re.compile(r"/2018-06-01/runtime/(?:invocation/(?P<request>[^/]+)/(?P<kind>response|error)|init/error)")
+
+
+@dataclass(frozen=True)
+class Event:
+    """The event of one invocation, with the headers that go with it."""
+
+    request_id: str
+    payload: bytes
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A sandbox has answered; `request_id` is empty where it could not start."""
+
+    request_id: str
+    payload: bytes
+    is_error: bool
+
+
+class RuntimeApi(ThreadingHTTPServer):
+    """The server of one sandbox, on loopback: it takes `events`, gives `replies`, and is `ready` once it asks."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self.replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+        self.ready = threading.Event()
+        self.address = f"127.0.0.1:{self.server_address[1]}"
+        threading.Thread(target=self.serve_forever, daemon=True, name=f"runtime-api-{self.address}").start()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 -- as the original
+        """Pass over a connection that its sandbox has closed: how that ended is seen in its process."""
+
+    def close(self) -> None:
+        """End the server, soon; a sandbox that still asks for an event gets none."""
+        self.events.put(None)
+        threading.Thread(target=self._end, daemon=True).start()
+
+    def _end(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: RuntimeApi
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = 65_536  # headers and body in one segment
+
+    def do_GET(self) -> None:
+        """Wait for the next event; nothing else can be asked for."""
+        if self.path != _NEXT:
+            self._answer(HTTPStatus.NOT_FOUND)
+            return
+        self.server.ready.set()
+        event = self.server.events.get()
+        if event is None:
+            self.close_connection = True
+            return
+        self._answer(HTTPStatus.OK, event.payload, {"Lambda-Runtime-Aws-Request-Id": event.request_id, **event.headers})
+
+    def do_POST(self) -> None:
+        """Take an answer, or an error, also of the start."""
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        found = _ANSWER.fullmatch(self.path)
+        if found is None:
+            self._answer(HTTPStatus.NOT_FOUND)
+            return
+        self.server.replies.put(Reply(found["request"] or "", body, is_error=found["kind"] != "response"))
+        self._answer(HTTPStatus.ACCEPTED)
+
+    def _answer(self, status: HTTPStatus, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 -- as the original
+        """Write nothing: the sandbox's own lines are the log."""
+
 
 _NOT_GIVEN = ("LOCALSTACK_", "EDGE_PORT", "_AWS_XRAY_")
 """LocalStack's own variables, which no function has on AWS, begin so."""
@@ -36,9 +129,7 @@ class Sandboxes:
     Attributes:
         python: interpreter that has `awslambdaric` and boto3, as Lambda's own has.
         program: `lambda_sandbox.py`.
-        runtime_api: makes a sandbox's Runtime API server.
-        event: makes an event for it.
-        shared, logs: our modules `lambda_environment` and `lambda_logs`.
+        parts: our module `lambda_parts`.
         layers: the folders of unpacked layers.
         invocation_result: LocalStack's class of that name.
         start_failed: LocalStack's exception for a sandbox that cannot start.
@@ -46,10 +137,7 @@ class Sandboxes:
 
     python: str
     program: Path
-    runtime_api: Any
-    event: Any
-    shared: Any
-    logs: Any
+    parts: Any
     layers: Any
     invocation_result: Any
     start_failed: Any
@@ -77,8 +165,8 @@ class Sandboxes:
         config = function_version.config
         layers = [self._layer_folder(layer.code) for layer in config.layers]
         return {
-            "PYTHONPATH": self.shared.module_path(str(config.code.get_unzipped_code_location()), layers),
-            "LD_LIBRARY_PATH": self.shared.library_path(layers),
+            "PYTHONPATH": self.parts.module_path(str(config.code.get_unzipped_code_location()), layers),
+            "LD_LIBRARY_PATH": self.parts.library_path(layers),
         }
 
     def _layer_folder(self, code: Any) -> Path:  # noqa: ANN401 -- LocalStack's
@@ -97,7 +185,7 @@ class Sandbox:
         self._sandboxes, self._config = sandboxes, function_version.config
         self._environment: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._api: Any = None
+        self._api: RuntimeApi
         self._output = tempfile.TemporaryFile("a+b")  # noqa: SIM115 -- closed in `stop`
         self._read_bytes = 0
         self._init_ms: float | None = None
@@ -121,7 +209,7 @@ class Sandbox:
         code = str(self._config.code.get_unzipped_code_location())
         given = {name: str(value) for name, value in env_vars.items() if not name.startswith(_NOT_GIVEN)}
         self._environment = {
-            **self._sandboxes.shared.base_environment(),
+            **self._sandboxes.parts.base_environment(),
             **given,
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{self._config.runtime}",
             "LAMBDA_TASK_ROOT": code,
@@ -135,7 +223,7 @@ class Sandbox:
     def _start_process(self) -> bytes | None:
         """Return None when the sandbox is ready, or why it is not, as a function error."""
         began_ns = time.perf_counter_ns()
-        self._api = self._sandboxes.runtime_api()
+        self._api = RuntimeApi()
         self._process = process = subprocess.Popen(  # noqa: S603 -- Lambda's interpreter, our program
             [self._sandboxes.python, "-P", self._sandboxes.program],
             env={**self._environment, "AWS_LAMBDA_RUNTIME_API": self._api.address},
@@ -193,7 +281,7 @@ class Sandbox:
         process = self._process
         if process is None:
             return self._died(request_id, -signal.SIGKILL), True  # `stop` came first
-        self._api.events.put(self._sandboxes.event(request_id, payload["payload"].encode(), headers))
+        self._api.events.put(Event(request_id, payload["payload"].encode(), headers))
         while (left_s := deadline_s - time.time()) > 0:
             with contextlib.suppress(queue.Empty):
                 reply = self._api.replies.get(timeout=min(left_s, _POLL_S))
@@ -219,10 +307,10 @@ class Sandbox:
         return printed.decode(errors="replace")
 
     def _log(self, request_id: str, took_ms: float, init_ms: float | None) -> str:
-        logs, version = self._sandboxes.logs, self.function_version.id.qualifier
-        peak_mb = logs.peak_memory_mb(self._process.pid if self._process else None)
-        report = logs.Report(took_ms, init_ms, self._config.memory_size, peak_mb)
-        log: str = logs.invocation_log(request_id, version, self._printed(), report)
+        parts, version = self._sandboxes.parts, self.function_version.id.qualifier
+        peak_mb = parts.peak_memory_mb(self._process.pid if self._process else None)
+        report = parts.Report(took_ms, init_ms, self._config.memory_size, peak_mb)
+        log: str = parts.invocation_log(request_id, version, self._printed(), report)
         return log
 
 

@@ -1,42 +1,169 @@
 """
 LocalStack without Docker: Lambda's sandboxes are processes, and DynamoDB Local is started from Maven's jars.
 
-Loaded by `start.py`, so this file imports nothing of ours.
+Its Step Functions are changed where they depart from AWS's documentation and a machine of ours depends on it. Loaded
+by `start.py`, so this file imports nothing of ours.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+
 SUPPORTED = "4.14.0"
 _INVOCATION = "localstack.services.lambda_.invocation"
+_ASL = "localstack.services.stepfunctions.asl"
+_ENVIRONMENT = f"{_ASL}.eval.environment"
+_NAME = f"{_ASL}.component.common.error_name.custom_error_name"
+_PARSER = f"{_ASL}.parse.asl_parser"
+_RETRIER = f"{_ASL}.component.common.retry.retrier_decl"
+_WAIT = f"{_ASL}.component.state.state_wait.wait_function.wait_function"
+_TIMESTAMP = f"{_ASL}.component.state.state_wait.wait_function.timestamp"
+_READER = f"{_ASL}.component.state.state_execution.state_map.item_reader.item_reader_decl"
+_READER_CSV = (
+    f"{_ASL}.component.state.state_execution.state_map.item_reader.resource_eval.resource_output_transformer"
+    ".resource_output_transformer_csv"
+)
+_PROVIDER = "localstack.services.stepfunctions.provider"
 PATCHED = {
-    "localstack.constants": ("VERSION",),
-    "localstack.services.dynamodb.packages": ("dynamodblocal_package",),
-    "localstack.services.dynamodb.server": ("DynamodbServer",),
-    f"{_INVOCATION}.execution_environment": ("get_runtime_executor",),
-    f"{_INVOCATION}.executor_endpoint": ("StatusErrorException",),
-    f"{_INVOCATION}.lambda_models": ("InvocationResult", "S3Code"),
-    f"{_INVOCATION}.version_manager": ("get_runtime_executor",),
-    "localstack.services.lambda_.provider": ("get_runtime_executor", "LambdaProvider", "lambda_stores"),
-    "localstack.services.lambda_.resource_providers.aws_lambda_function": ("LambdaFunctionProvider",),
-    "localstack.runtime.main": ("main",),
+    "localstack.constants": "VERSION",
+    "localstack.services.dynamodb.packages": "dynamodblocal_package",
+    "localstack.services.dynamodb.server": "DynamodbServer",
+    "localstack.services.dynamodb.server:DynamodbServer": "_create_shell_command",
+    f"{_INVOCATION}.execution_environment": "get_runtime_executor",
+    f"{_INVOCATION}.executor_endpoint": "StatusErrorException",
+    f"{_INVOCATION}.lambda_models": "InvocationResult S3Code",
+    f"{_INVOCATION}.lambda_models:S3Code": "_download_archive_to_file prepare_for_execution",
+    f"{_INVOCATION}.version_manager": "get_runtime_executor",
+    "localstack.services.lambda_.provider": "get_runtime_executor LambdaProvider lambda_stores",
+    "localstack.services.lambda_.provider:LambdaProvider": "list_layers",
+    "localstack.services.lambda_.resource_providers.aws_lambda_function": "LambdaFunctionProvider",
+    "localstack.services.lambda_.resource_providers.aws_lambda_function:LambdaFunctionProvider": "create",
+    "localstack.runtime.main": "main",
+    _PROVIDER: "StepFunctionsProvider",
+    f"{_PROVIDER}:StepFunctionsProvider": "list_executions",
+    _ENVIRONMENT: "Environment ProgramStopped",
+    f"{_ENVIRONMENT}:Environment": "set_error set_stop",
+    _NAME: "ILLEGAL_CUSTOM_ERROR_PREFIX",
+    _PARSER: "InputStream",
+    _RETRIER: "time",
+    _WAIT: "WaitFunction",
+    f"{_WAIT}:WaitFunction": "_wait_interval",
+    _TIMESTAMP: "Timestamp",
+    f"{_TIMESTAMP}:Timestamp": "_get_wait_seconds",
+    _READER: "ItemReader",
+    f"{_READER}:ItemReader": "_eval_body",
+    _READER_CSV: """
+        EventDetails FailureEvent FailureEventException HistoryEventType MapRunFailedEventDetails StatesErrorName
+        StatesErrorNameType""",
 }
-METHODS = {
-    ("localstack.services.lambda_.provider", "LambdaProvider"): ("list_layers",),
-    ("localstack.services.dynamodb.server", "DynamodbServer"): ("_create_shell_command",),
-    (f"{_INVOCATION}.lambda_models", "S3Code"): ("_download_archive_to_file", "prepare_for_execution"),
-    ("localstack.services.lambda_.resource_providers.aws_lambda_function", "LambdaFunctionProvider"): ("create",),
-}
+"""What is built upon: names in modules, and in classes of theirs."""
 REMEDY = f"run `make setup-localstack` for LocalStack {SUPPORTED}"
 EXECUTOR = "get_runtime_executor"
+
+
+def patch_state_machines(modules: Mapping[str, Any], wait_scale: float) -> None:
+    """Patch LocalStack's state machines; `wait_scale` is a factor on Waits and retry intervals, for tests."""
+    accept_whole_percentages(modules[_PARSER])
+    wait_exactly(modules[_WAIT], modules[_TIMESTAMP], modules[_RETRIER], wait_scale)
+    stay_stopped(modules[_ENVIRONMENT])
+    keep_names_of_nested_errors(modules[_NAME])
+    name_a_reader_s_failure(modules[_READER], modules[_READER_CSV])
+    list_no_children_of_map_runs(modules[_PROVIDER])
+
+
+def accept_whole_percentages(parser: Any) -> None:  # noqa: ANN401 -- a module
+    """Let ToleratedFailurePercentage be a whole number, as in AWS's examples; LocalStack's grammar wants a fraction."""
+    stock, whole = parser.InputStream, re.compile(r'("ToleratedFailurePercentage"\s*:\s*\d+)(?=\s*[,}])')
+    parser.InputStream = lambda text: stock(whole.sub(r"\1.0", text))
+
+
+def wait_exactly(wait: Any, timestamp: Any, retrier: Any, scale: float) -> None:  # noqa: ANN401 -- modules
+    """
+    Let a Wait end at its time.
+
+    LocalStack cuts what is left until a timestamp down to whole seconds, so that it ends up to one too early.
+    """
+
+    def wait_interval(_self: Any, env: Any, wait_seconds: float) -> None:  # noqa: ANN401 -- as the original
+        until = time.monotonic() + wait_seconds * scale
+        while env.is_running() and (left_s := until - time.monotonic()) > 0:
+            env.program_state_event.wait(left_s)
+
+    wait.WaitFunction._wait_interval = wait_interval  # noqa: SLF001 -- we patch it
+    timestamp.int = float  # its only use there is the cut
+    retrier.time = SimpleNamespace(sleep=lambda seconds: time.sleep(seconds * scale))
+
+
+def stay_stopped(environment: Any) -> None:  # noqa: ANN401 -- a module
+    """Let an execution that is stopped inside a Map or Parallel end as ABORTED: what breaks there is no failure."""
+    stock = environment.Environment.set_error
+
+    def set_error(self: Any, error: Any) -> None:  # noqa: ANN401 -- as the original
+        if not isinstance(self._program_state, environment.ProgramStopped):
+            stock(self, error)
+
+    environment.Environment.set_error = set_error
+
+
+def keep_names_of_nested_errors(custom: Any) -> None:  # noqa: ANN401 -- a module
+    """
+    Let an error such as States.Timeout keep its name on its way out of a Map's iteration or a Parallel's branch.
+
+    LocalStack takes it for a name of the machine's own there, refuses its prefix, and says States.Runtime.
+    """
+    custom.ILLEGAL_CUSTOM_ERROR_PREFIX = "\0"  # no name begins so
+
+
+def name_a_reader_s_failure(reader: Any, names: Any) -> None:  # noqa: ANN401 -- modules
+    """
+    Let a Map whose items cannot be read fail as States.ItemReaderFailed, which States.ALL catches.
+
+    LocalStack says States.Runtime, which on AWS nothing catches.
+    """
+    stock = reader.ItemReader._eval_body  # noqa: SLF001 -- we wrap it
+
+    def read(self: Any, env: Any) -> None:  # noqa: ANN401 -- as the original
+        try:
+            stock(self, env)
+        except names.FailureEventException:
+            raise
+        except Exception as error:
+            name = names.StatesErrorName(typ=names.StatesErrorNameType.StatesItemReaderFailed)
+            details = names.MapRunFailedEventDetails(error=name.error_name, cause=str(error))
+            failure = names.FailureEvent(
+                env=env,
+                error_name=name,
+                event_type=names.HistoryEventType.TaskFailed,
+                event_details=names.EventDetails(mapRunFailedEventDetails=details),
+            )
+            raise names.FailureEventException(failure_event=failure) from error
+
+    reader.ItemReader._eval_body = read  # noqa: SLF001
+
+
+def list_no_children_of_map_runs(provider: Any) -> None:  # noqa: ANN401 -- a module
+    """
+    Let ListExecutions of a map run answer that there are none.
+
+    A Distributed Map's iterations are executions on AWS; LocalStack runs them within the Map's, and asked for them it
+    fails for want of a state machine.
+    """
+    stock = provider.StepFunctionsProvider.list_executions
+
+    def list_executions(self: Any, *arguments: Any, map_run_arn: str | None = None, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+        return {"executions": []} if map_run_arn else stock(self, *arguments, **named)
+
+    provider.StepFunctionsProvider.list_executions = list_executions
 
 
 def run_sandboxes_as_processes(
@@ -44,16 +171,13 @@ def run_sandboxes_as_processes(
 ) -> None:
     """Give Lambda our executor, wherever it asks for one."""
     here = Path(__file__).parent
-    layer_folders, api = neighbour(here.parent / "layers.py"), neighbour(here / "runtime_api.py")
-    folders = layer_folders.LayerFolders(layers, layer_folders.extract, layer_folders.layer_compiler(python))
+    parts = neighbour(here.parent / "lambda_parts.py")
+    folders = parts.LayerFolders(layers, parts.extract, parts.layer_compiler(python))
     folders.remove_unused(time.time())
     sandboxes = neighbour(here / "sandboxes.py").Sandboxes(
         python=python,
         program=here.parent / "lambda_sandbox.py",
-        runtime_api=api.RuntimeApi,
-        event=api.Event,
-        shared=neighbour(here.parent / "lambda_environment.py"),
-        logs=neighbour(here.parent / "lambda_logs.py"),
+        parts=parts,
         layers=folders,
         invocation_result=modules[f"{_INVOCATION}.lambda_models"].InvocationResult,
         start_failed=modules[f"{_INVOCATION}.executor_endpoint"].StatusErrorException,
@@ -132,8 +256,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     """Patch and serve. From the environment come LAMBDA_PYTHON and LAMBDA_LAYERS, and what LocalStack itself reads."""
     python = os.environ.get("LAMBDA_PYTHON") or sys.exit("emulator: LAMBDA_PYTHON names no interpreter")
     layers = os.environ.get("LAMBDA_LAYERS") or sys.exit("emulator: LAMBDA_LAYERS names no folder")
-    states = neighbour(Path(__file__).with_name("state_machines.py"))
-    modules = load({**PATCHED, **states.PATCHED}, {**METHODS, **states.METHODS}, REMEDY)
+    modules = load(PATCHED, REMEDY)
     found = modules["localstack.constants"].VERSION
     if found != SUPPORTED:
         sys.exit(f"emulator: this is LocalStack {found}; {REMEDY}")
@@ -141,5 +264,5 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     run_dynamodb_from_jars(modules)
     reserve_concurrency_by_template(modules)
     list_layers_that_have_versions(modules)
-    states.patch(modules, float(os.environ.get("SFN_WAIT_SCALE", "1")))
+    patch_state_machines(modules, float(os.environ.get("SFN_WAIT_SCALE", "1")))
     modules["localstack.runtime.main"].main()

@@ -57,7 +57,7 @@ def is_python(config: Json) -> bool:
     return str(config.get("Runtime", "")).startswith("python")
 
 
-def run_under_runtime_client(runtime: Any, service: Any, python: str, shared: Any, logs: Any) -> None:  # noqa: ANN401 -- modules
+def run_under_runtime_client(runtime: Any, service: Any, python: str, parts: Any) -> None:  # noqa: ANN401 -- modules
     """
     Send Python functions through the Runtime API server.
 
@@ -65,12 +65,11 @@ def run_under_runtime_client(runtime: Any, service: Any, python: str, shared: An
         runtime: the module `ministack.core.lambda_runtime`.
         service: the module `ministack.services.lambda_svc`.
         python: interpreter that has `awslambdaric` and boto3, as Lambda's own has.
-        shared: our module `lambda_environment`.
-        logs: our module `lambda_logs`.
+        parts: our module `lambda_parts`.
     """
     service._provided_runtime_code_dir = with_bootstrap(service, python)  # noqa: SLF001 -- we patch it
-    service._provided_worker_env = sandbox_environment(service, shared)  # noqa: SLF001
-    worker = sandbox_class(runtime.ProvidedWorker, runtime.ProvidedRuntimeError, logs)
+    service._provided_worker_env = sandbox_environment(service, parts)  # noqa: SLF001
+    worker = sandbox_class(runtime.ProvidedWorker, runtime.ProvidedRuntimeError, parts)
     stock_class, stock_execute = runtime._worker_class_for, service._execute_function_warm  # noqa: SLF001
 
     def worker_class_for(config: Json) -> Any:  # noqa: ANN401 -- a class of MiniStack's
@@ -104,10 +103,10 @@ def with_bootstrap(service: Any, python: str) -> Callable[[bytes], str]:  # noqa
     return code_dir
 
 
-def sandbox_environment(service: Any, shared: Any) -> Callable[[Json, str, int], dict[str, str]]:  # noqa: ANN401 -- modules
+def sandbox_environment(service: Any, parts: Any) -> Callable[[Json, str, int], dict[str, str]]:  # noqa: ANN401 -- modules
     """Return a sandbox's environment as on Lambda: the function's variables, Lambda's, and layers on PYTHONPATH."""
     stock = service._provided_worker_env  # noqa: SLF001 -- wrapped
-    base = shared.base_environment()
+    base = parts.base_environment()
 
     def environment(config: Json, code_dir: str, port: int) -> dict[str, str]:
         environment: dict[str, str] = stock(config, code_dir, port)
@@ -126,8 +125,8 @@ def sandbox_environment(service: Any, shared: Any) -> Callable[[Json, str, int],
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{config['Runtime']}",
             "AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR",
             "AWS_XRAY_DAEMON_ADDRESS": "127.0.0.1:2000",
-            "PYTHONPATH": shared.module_path(code_dir, layers),
-            "LD_LIBRARY_PATH": shared.library_path(layers),
+            "PYTHONPATH": parts.module_path(code_dir, layers),
+            "LD_LIBRARY_PATH": parts.library_path(layers),
             "PYTHONUNBUFFERED": "1",
         }
 
@@ -167,8 +166,8 @@ def patch_layers(service: Any, provisioners: Any, folders: Any) -> None:  # noqa
     handlers.update(create=create)
 
 
-def sandbox_class(provided_worker: Any, init_failed: Any, logs: Any) -> Any:  # noqa: ANN401 -- MiniStack's, a module
-    """Return MiniStack's worker for custom runtimes, without its waits, and with Lambda's own lines in its logs."""
+def sandbox_class(provided_worker: Any, init_failed: Any, parts: Any) -> Any:  # noqa: ANN401 -- MiniStack's, a module
+    """Return MiniStack's worker for custom runtimes, without its waits, and with Lambda's own lines in its parts."""
 
     class Sandbox(bounded_class(provided_worker)):  # type: ignore[misc] # known at run time only
         """A sandbox is one execution environment."""
@@ -182,7 +181,7 @@ def sandbox_class(provided_worker: Any, init_failed: Any, logs: Any) -> Any:  # 
 
         def _spawn(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 -- as the original
             began_s = time.monotonic()
-            self._output = logs.Output()
+            self._output = parts.Output()
             super()._spawn(*arguments, **options)
             self.init_ms = 1e3 * (time.monotonic() - began_s)
 
@@ -216,10 +215,10 @@ def sandbox_class(provided_worker: Any, init_failed: Any, logs: Any) -> Any:  # 
             self.init_ms, began_s = None, time.monotonic()
             answer = super().invoke(event, request_id, **known)
             duration_ms = 1e3 * (time.monotonic() - began_s) - (self.init_ms or 0)
-            peak_mb = logs.peak_memory_mb(self._proc.pid if self._proc else None)
-            report = logs.Report(duration_ms, self.init_ms, int(self.config.get("MemorySize", 128)), peak_mb)
+            peak_mb = parts.peak_memory_mb(self._proc.pid if self._proc else None)
+            report = parts.Report(duration_ms, self.init_ms, int(self.config.get("MemorySize", 128)), peak_mb)
             version = self.config.get("Version", "$LATEST")
-            answer["log"] = logs.invocation_log(request_id, version, answer["log"] or "", report)
+            answer["log"] = parts.invocation_log(request_id, version, answer["log"] or "", report)
             return answer
 
     return Sandbox

@@ -5,120 +5,58 @@ Loaded by `start.py`, so this file imports nothing of ours. Stock MiniStack runs
 own: every exception is a `Runtime.HandlerError`, each error costs the sandbox, and each invocation waits for log
 lines. Here they go through MiniStack's Runtime API server, as its custom runtimes do, with `awslambdaric` on the other
 end (`lambda_sandbox.py`, run by LAMBDA_PYTHON).
+
+Permissions are as AWS judges them: a role may do what its policies allow. The emulator judges with AUTH=true only, and
+does not see a mapping's function, which is added here. One JSON line is written for each call that is unlike those
+before: role, session (a function's name), action, resource, region, what its conditions may look at, and the decision.
 """
 
 from __future__ import annotations
 
+import contextvars
 import importlib
 import json
 import os
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 SUPPORTED = "1.5.33"
 PATCHED = {
-    "ministack.core.lambda_runtime": (
-        "ProvidedRuntimeError",
-        "ProvidedWorker",
-        "_lock",
-        "_worker_class_for",
-        "_workers",
-        "execution_credentials",
-        "kill_workers",
-    ),
-    "ministack.core.iam_actions": ("request_tag_context",),
-    "ministack.core.iam_evaluator": ("enforce", "evaluate", "is_root_access_key"),
-    "ministack.services.lambda_svc": (
-        "_docker_extracted_dir",
-        "_execute_function",
-        "_execute_function_provided_warm",
-        "_execute_function_warm",
-        "_inflight_key",
-        "_poll_dynamodb_streams",
-        "_provided_code_lock",
-        "_provided_runtime_code_dir",
-        "_provided_worker_env",
-        "_release_execution_slot",
-        "_reserved_concurrency",
-        "_resolve_layer_zip",
-        "_runtime_env_vars",
-        "_throttle_response",
-        "_xray_trace_id_for_invocation",
-        "_functions",
-        "_invoke",
-        "_validate_total_unzipped_size",
-        "error_response_json",
-        "executions_in_flight",
-        "invalidate_worker",
-        "invoke_async_with_retry",
-        "release_worker",
-    ),
-    "ministack.services.apigateway": ("_invoke_lambda_proxy",),
-    "ministack.services.cloudformation": ("_stacks",),
-    "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS", "_update_resource"),
-    "ministack.services.dynamodb": ("_transact_write_items", "_txn_token_lookup"),
-    "ministack.services.ecs": (
-        "_ACTION_MAP",
-        "_awslogs_config",
-        "_cleanup_task_resources",
-        "_describe_tasks",
-        "_emit_awslogs_event",
-        "_ensure_awslogs_stream",
-        "_get_docker",
-        "_mark_task_running",
-        "_mark_task_stopped",
-        "_register_metadata",
-        "_resolve_cluster_name",
-        "_resolve_task",
-        "_resolve_td_key",
-        "_run_task",
-        "_sanitize",
-        "_stop_task",
-        "_task_defs",
-        "_tasks",
-        "json_response",
-    ),
-    "ministack.services.stepfunctions": (
-        "_ExecutionError",
-        "_SERVICE_DISPATCH",
-        "_apply_input_path",
-        "_apply_jsonata_output",
-        "_apply_output_path",
-        "_apply_parameters",
-        "_apply_result_selector",
-        "_call_lambda",
-        "_error_matches",
-        "_execute_task",
-        "_fail_execution",
-        "_find_matching_retrier",
-        "_invoke_with_callback",
-        "_pascal_to_camel",
-        "_resolve_path_or_ctx",
-        "_run_distributed_map",
-        "_run_map_items",
-        "_run_sub_machine",
-        "_start_execution",
-        "_task_tokens",
-        "error_response_json",
-        "new_uuid",
-        "time",
-    ),
+    "ministack.core.lambda_runtime": """
+        ProvidedRuntimeError ProvidedWorker _lock _worker_class_for _workers execution_credentials kill_workers""",
+    "ministack.core.lambda_runtime:ProvidedWorker": """
+        _await_init _build_handler_class _drain_stderr _drain_stderr_bounded _pump_output _spawn invoke""",
+    "ministack.core.iam_actions": "request_tag_context",
+    "ministack.core.iam_evaluator": "enforce evaluate is_root_access_key",
+    "ministack.services.lambda_svc": """
+        _docker_extracted_dir _execute_function _execute_function_provided_warm _execute_function_warm _functions
+        _inflight_key _invoke _poll_dynamodb_streams _provided_code_lock _provided_runtime_code_dir
+        _provided_worker_env _release_execution_slot _reserved_concurrency _resolve_layer_zip _runtime_env_vars
+        _throttle_response _validate_total_unzipped_size _xray_trace_id_for_invocation error_response_json
+        executions_in_flight invalidate_worker invoke_async_with_retry release_worker""",
+    "ministack.services.apigateway": "_invoke_lambda_proxy",
+    "ministack.services.cloudformation": "_stacks",
+    "ministack.services.cloudformation.provisioners": "_RESOURCE_HANDLERS _update_resource",
+    "ministack.services.dynamodb": "_transact_write_items _txn_token_lookup",
+    "ministack.services.ecs": """
+        _ACTION_MAP _awslogs_config _cleanup_task_resources _describe_tasks _emit_awslogs_event
+        _ensure_awslogs_stream _get_docker _mark_task_running _mark_task_stopped _register_metadata
+        _resolve_cluster_name _resolve_task _resolve_td_key _run_task _sanitize _stop_task _task_defs _tasks
+        json_response""",
+    "ministack.services.stepfunctions": """
+        _ExecutionError _SERVICE_DISPATCH _apply_input_path _apply_jsonata_output _apply_output_path
+        _apply_parameters _apply_result_selector _call_lambda _error_matches _execute_task _fail_execution
+        _find_matching_retrier _invoke_with_callback _pascal_to_camel _resolve_path_or_ctx _run_distributed_map
+        _run_map_items _run_sub_machine _start_execution _task_tokens error_response_json new_uuid time""",
 }
-METHODS = {
-    ("ministack.core.lambda_runtime", "ProvidedWorker"): (
-        "_await_init",
-        "_build_handler_class",
-        "_drain_stderr",
-        "_drain_stderr_bounded",
-        "_pump_output",
-        "_spawn",
-        "invoke",
-    )
-}
+"""What is built upon: names in modules, and in classes of theirs."""
 REMEDY = f"install ministack[full]=={SUPPORTED}"
 
 Json = dict[str, Any]
@@ -199,6 +137,75 @@ def keep_attributes_of_nested(provisioners: Any, stacks: dict[str, Json]) -> Non
     provisioners._update_resource = update  # noqa: SLF001
 
 
+_OWN: contextvars.ContextVar[bool] = contextvars.ContextVar("of the caller's own policies", default=False)
+_ASSUMED = ":assumed-role/"
+FUNCTION = "lambda:functionarn"
+
+
+def record_decisions(evaluator: Any, path: Path) -> None:  # noqa: ANN401 -- the module `iam_evaluator`
+    """Have each decision on a role's own policies written to a file, once."""
+    enforce, evaluate, write = evaluator.enforce, evaluator.evaluate, _writer(path)
+
+    def enforce_marked(access_key: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+        if evaluator.is_root_access_key(access_key):  # also unsigned: PostgreSQL's stand-in has no role
+            return None
+        token = _OWN.set(True)
+        try:
+            return enforce(access_key, *arguments, **named)
+        finally:
+            _OWN.reset(token)
+
+    def evaluate_recorded(context: Any, *policies: Any) -> Any:  # noqa: ANN401 -- as the original
+        result = evaluate(context, *policies)
+        if _OWN.get() and _ASSUMED in context.principal_arn:
+            _OWN.set(False)  # what follows are resources' policies
+            write(_line(context, result.decision))
+        return result
+
+    evaluator.enforce, evaluator.evaluate = enforce_marked, evaluate_recorded
+
+
+def supply_condition_keys(actions: Any) -> None:  # noqa: ANN401 -- the module `iam_actions`
+    """Have conditions see the function of a new event source mapping, as AWS documents it."""
+    from_body = actions.request_tag_context
+
+    def context_from_body(of: str, action: str, body: bytes, params: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = from_body(of, action, body, params)
+        if action == "lambda:CreateEventSourceMapping":
+            return {**found, FUNCTION: json.loads(body)["FunctionName"]}
+        return found
+
+    actions.request_tag_context = context_from_body
+
+
+def _line(context: Any, decision: str) -> str:  # noqa: ANN401 -- MiniStack's EvalContext
+    role, _, session = context.principal_arn.partition(_ASSUMED)[2].partition("/")
+    fields = {
+        "role": role,
+        "session": session,
+        "action": context.action,
+        "resource": context.resource_arn,
+        "region": context.region,
+        "context": {key: value for key, value in context.service_context.items() if value is not None},
+        "decision": decision,
+    }
+    return json.dumps(fields, sort_keys=True, default=str)
+
+
+def _writer(path: Path) -> Callable[[str], None]:
+    seen: set[str] = set()
+    lock = threading.Lock()
+
+    def write(line: str) -> None:
+        with lock:
+            if line not in seen:
+                seen.add(line)
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(f"{line}\n")
+
+    return write
+
+
 def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) -> None:
     """Patch and serve. From the environment come GATEWAY_PORT, LAMBDA_PYTHON and LAMBDA_LAYERS; the rest is fixed."""
     python = os.environ.get("LAMBDA_PYTHON") or sys.exit("emulator: LAMBDA_PYTHON names no interpreter")
@@ -207,31 +214,31 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     os.environ.update(
         BIND_HOST="127.0.0.1", IOT_MTLS_ENABLED="0", SFTP_ENABLED="0", AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}"
     )
-    modules = load(PATCHED, METHODS, REMEDY)
+    modules = load(PATCHED, REMEDY)
     service = modules["ministack.services.lambda_svc"]
     provisioners = modules["ministack.services.cloudformation.provisioners"]
     here = Path(__file__).parent
-    sandboxes, concurrency = neighbour(here / "sandboxes.py"), neighbour(here / "concurrency.py")
-    shared, layers = neighbour(here.parent / "lambda_environment.py"), neighbour(here.parent / "layers.py")
-    logs = neighbour(here.parent / "lambda_logs.py")
-    sandboxes.run_under_runtime_client(modules["ministack.core.lambda_runtime"], service, python, shared, logs)
-    gateway = modules["ministack.services.apigateway"]
-    concurrency.queue_for_sandboxes(service, gateway, max(2, os.cpu_count() or 2))
-    concurrency.reserve_concurrency_by_template(provisioners, service)
-    folders = layers.LayerFolders(Path(root), layers.extract, layers.layer_compiler(python))
-    sandboxes.patch_layers(service, provisioners, folders)
+    sandboxes, limits = neighbour(here / "sandboxes.py"), neighbour(here / "limits.py")
+    parts, states = neighbour(here.parent / "lambda_parts.py"), neighbour(here / "state_machines.py")
+    runtime, gateway = modules["ministack.core.lambda_runtime"], modules["ministack.services.apigateway"]
+    machines, ecs = modules["ministack.services.stepfunctions"], modules["ministack.services.ecs"]
+    sandboxes.run_under_runtime_client(runtime, service, python, parts)
+    limits.queue_for_sandboxes(service, gateway, max(2, os.cpu_count() or 2))
+    limits.reserve_concurrency_by_template(provisioners, service)
+    sandboxes.patch_layers(
+        service, provisioners, parts.LayerFolders(Path(root), parts.extract, parts.layer_compiler(python))
+    )
     sample_no_traces(service)
-    concurrency.await_reserved_concurrency(service)
-    concurrency.finish_invocations(modules["ministack.core.lambda_runtime"], service)
-    machines, limits = modules["ministack.services.stepfunctions"], neighbour(here / "limits.py")
-    tasks, ecs = neighbour(here / "tasks.py"), modules["ministack.services.ecs"]
+    limits.await_reserved_concurrency(service)
+    limits.finish_invocations(runtime, service)
+    tasks = neighbour(here / "tasks.py")
     tasks.run_as_processes(
         tasks.Parts(
             ecs,
-            modules["ministack.core.lambda_runtime"].execution_credentials,
+            runtime.execution_credentials,
             lambda arns: sandboxes.layer_folders(service, {"Layers": arns}),
-            shared.module_path,
-            shared.base_environment(),
+            parts.module_path,
+            parts.base_environment(),
             python,
             int(os.environ.get("ECS_TASKS_AT_ONCE") or 0),
         )
@@ -241,16 +248,15 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     take_rules_between_members(provisioners)
     keep_attributes_of_nested(provisioners, modules["ministack.services.cloudformation"]._stacks)  # noqa: SLF001
     accept_max_concurrency_path(machines)
-    neighbour(here / "maps.py").end_failed_maps(machines)
-    neighbour(here / "executions.py").begin_at_once(machines)
-    neighbour(here / "callbacks.py").await_signs_of_life(machines)
+    states.end_failed_maps(machines)
+    states.begin_at_once(machines)
+    states.await_signs_of_life(machines)
     limits.refuse_large_requests(service)
     limits.limit_unzipped_size(provisioners, service)
     limits.limit_state_data(machines)
     limits.name_throttles(machines)
-    limits.watch_memory(modules["ministack.core.lambda_runtime"])
+    limits.watch_memory(runtime)
     if decisions := os.environ.get("DECISIONS"):
-        evaluator, permissions = modules["ministack.core.iam_evaluator"], neighbour(here / "permissions.py")
-        permissions.record_decisions(evaluator, Path(decisions))
-        permissions.supply_condition_keys(modules["ministack.core.iam_actions"])
+        record_decisions(modules["ministack.core.iam_evaluator"], Path(decisions))
+        supply_condition_keys(modules["ministack.core.iam_actions"])
     importlib.import_module("ministack.app").main()

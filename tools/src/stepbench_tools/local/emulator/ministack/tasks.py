@@ -43,7 +43,7 @@ class Parts:
         ecs: the module `ministack.services.ecs`.
         credentials: `execution_credentials` of `ministack.core.lambda_runtime`.
         layer_folders: from ARNs of layers to where they were unpacked.
-        module_path: of `lambda_environment`.
+        module_path: of `lambda_parts`.
         base: what every sandbox's environment has.
         python: the interpreter that stands for Lambda's.
         at_once: so many tasks may run; further ones find no capacity. 0: any number.

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +17,26 @@ from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.connection import ANONYMOUS
 from stepbench_tools.local.paths import find_paths
 from stepbench_tools.local.processes import LOOPBACK, LocalStore, identify, spawn, terminate, wait_for_start
-from stepbench_tools.local.stores.cassandra.configuration import FAST, cassandra_yaml, free_ports
-from stepbench_tools.local.stores.cassandra.java import find_installation, jars_of
+from stepbench_tools.local.stores.cassandra.configuration import (
+    FAST,
+    FETCHED,
+    cassandra_yaml,
+    fetch_jars,
+    find_installation,
+    free_ports,
+    jars_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepbench_tools.local.stores.cassandra.configuration import Profile
-    from stepbench_tools.local.stores.cassandra.java import Installation
+    from stepbench_tools.local.paths import Paths
+    from stepbench_tools.local.stores.cassandra.configuration import Installation, Profile
     from stepbench_tools.local.stores.certificates import Certificates
 
-LOG = "cassandra.log"
-_START_LIMIT_S = 240.0
+LOG, SERVING = "cassandra.log", "serving.json"
+"""Files of a node: its log, and where a supervised one serves."""
+_SUPERVISED_LIMIT_S = 240.0
 """It takes some 10 s where nothing else is under way, and up to a minute beside four others on two cores."""
 _STOP_LIMIT_S = 60.0
 _ANSWER_LIMIT_S = 2.0
@@ -79,7 +88,7 @@ class Node:
         log, self.settings = self.directory / LOG, dict(settings)
         self.pid = spawn(command, log=log, env={**os.environ, "MALLOC_ARENA_MAX": "4"}, cwd=self.directory)
         what = f"Cassandra serves at {self.endpoint}"
-        wait_for_start(what, self._serves, timeout_s=_START_LIMIT_S, pid=self.pid, log=log)
+        wait_for_start(what, self._serves, timeout_s=_SUPERVISED_LIMIT_S, pid=self.pid, log=log)
 
     def restart(self, settings: Mapping[str, Any]) -> float:
         """
@@ -153,3 +162,34 @@ def start_cassandra(
     node = Node(directory, installation, profile, certificates)
     node.start(settings or {})
     return LocalStore("cassandra", node.version, node.endpoint, (node.pid,))
+
+
+CONTROL = "cassandra-control"
+_SUPERVISED_LIMIT_S = 300.0
+"""The node itself has less time, since its own message says more."""
+
+
+def start_supervised(directory: Path, paths: Paths, *, fast: bool = False) -> tuple[LocalStore, LocalStore]:
+    """
+    Start a node as released or, for tests, `fast`, with its jars fetched if need be; wait until it serves.
+
+    Returns:
+        The node, and `cassandra-control` at its operator's URL: two names of one process, whose child is Java.
+
+    Raises:
+        LocalEnvironmentError: jars or Java cannot be had, or it does not come up; nothing is left running.
+    """
+    jars = jars_of(paths)
+    if not (jars / FETCHED).exists():
+        fetch_jars(paths)
+    find_installation(jars)
+    serving, log = directory / SERVING, directory / LOG
+    serving.unlink(missing_ok=True)
+    program = [sys.executable, "-m", "stepbench_tools.local.stores.cassandra", str(directory)]
+    pid = spawn([*program, "--fast"] if fast else program, log=log, cwd=directory)
+    wait_for_start("Cassandra serves", serving.exists, timeout_s=_SUPERVISED_LIMIT_S, pid=pid, log=log)
+    found = json.loads(serving.read_text())
+    return (
+        LocalStore("cassandra", found["version"], found["endpoint"], (pid,)),
+        LocalStore(CONTROL, found["version"], found["control"], (pid,)),
+    )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import itertools
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from stepbench_tools.local.emulator.ministack import callbacks
+from stepbench_tools.local.emulator.ministack import state_machines
 
 LIMIT_S = 0.05
 PATIENT_S = 1.0
@@ -21,7 +24,7 @@ STOCK = "7f9a-stock"
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have silence noticed as soon as it has lasted."""
-    monkeypatch.setattr(callbacks, "_POLL_S", LIMIT_S / 5)
+    monkeypatch.setattr(state_machines, "_POLL_S", LIMIT_S / 5)
 
 
 class Service:
@@ -63,7 +66,7 @@ class Service:
 def patched() -> Any:  # noqa: ANN401 -- as a module
     """Return a service with the patch."""
     service = Service()
-    callbacks.await_signs_of_life(service)
+    state_machines.await_signs_of_life(service)
     return service
 
 
@@ -119,3 +122,88 @@ def _beat(service: Service, beats: int) -> None:
         token["heartbeat"] = number
         time.sleep(2 * PATIENT_S / beats)
     token["event"].set()
+
+
+def test_only_the_wait_before_the_first_state_is_left_out() -> None:
+    """A Wait state's time has to pass; and whatever else the module `time` has, is still there."""
+    slept: list[float] = []
+    service = SimpleNamespace(time=SimpleNamespace(sleep=slept.append, monotonic=lambda: 7.0))
+    state_machines.begin_at_once(service)
+    for seconds in (state_machines.BEFORE_FIRST_STATE_S, 0.2, 1):
+        service.time.sleep(seconds)
+    assert (slept, service.time.monotonic()) == ([0.2, 1], 7.0)
+
+
+class ExecutionError(Exception):
+    """As MiniStack's: name and cause."""
+
+    def __init__(self, error: str = "TaskFailedError", cause: str = "") -> None:
+        super().__init__(error, cause)
+
+
+def service(run: Any) -> Any:  # noqa: ANN401 -- a stand-in of MiniStack's module
+    """Return a stand-in whose Maps run `items` in order, as MiniStack does: the first error counts, all are run."""
+
+    def run_map(state: dict[str, Any], items: list[Any], execution: Any, context: Any) -> Any:  # noqa: ANN401
+        def one(item: Any) -> Any:  # noqa: ANN401
+            try:
+                return made._run_sub_machine({}, "A", item, execution, context)
+            except ExecutionError as error:
+                return error
+
+        with ThreadPoolExecutor(state.get("MaxConcurrency", 1)) as pool:
+            ended = [pool.submit(contextvars.copy_context().run, one, item) for item in items]
+        results = [each.result() for each in ended]
+        for result in results:
+            if isinstance(result, ExecutionError):
+                raise result
+        return results, state.get("MaxConcurrency")
+
+    made = SimpleNamespace(
+        _run_map_items=run_map,
+        _run_sub_machine=lambda _states, _start, item, _execution, _context: run(item),
+        _apply_input_path=lambda _state, given, _context: given,
+        _resolve_path_or_ctx=lambda _path, _data, _context: 3,
+        _ExecutionError=ExecutionError,
+    )
+    state_machines.end_failed_maps(made)
+    return made
+
+
+def test_nothing_begins_behind_a_failure_and_its_error_is_the_map_s() -> None:
+    """A DAG's second level must not run on what the first has not written."""
+    begun: list[int] = []
+
+    def run(item: int) -> int:
+        begun.append(item)
+        if item == 1:
+            raise ExecutionError
+        return item
+
+    with pytest.raises(ExecutionError, match="TaskFailedError"):
+        service(run)._run_map_items({"MaxConcurrency": 1}, [0, 1, 2, 3], {}, {})
+    assert begun == [0, 1]
+
+
+def test_a_map_within_an_iteration_fails_by_itself_and_then_fails_the_one_around_it() -> None:
+    """Levels hold Maps of tasks; of two levels the second is not begun, of two trials' executions the other is."""
+    begun: list[Any] = []
+
+    def run(item: Any) -> Any:  # noqa: ANN401 -- a level's tasks, or a task
+        begun.append(item)
+        if isinstance(item, list):
+            return made._run_map_items({"MaxConcurrency": 1}, item, {}, {})
+        if item == "bad":
+            raise ExecutionError
+        return item
+
+    made = service(run)
+    with pytest.raises(ExecutionError, match="TaskFailedError"):
+        made._run_map_items({"MaxConcurrency": 1}, [["a"], ["bad", "b"], ["c"]], {}, {})
+    assert begun == [["a"], "a", ["bad", "b"], "bad"]
+    assert made._run_map_items({"MaxConcurrency": 1}, [["c"]], {}, {})[0]
+
+
+def test_max_concurrency_path_bounds_an_inline_map() -> None:
+    """MiniStack reads the literal field only, and would start a sandbox for each of forty tasks."""
+    assert service(lambda item: item)._run_map_items({"MaxConcurrencyPath": "$.n"}, [1], {}, {}) == ([1], 3)

@@ -8,10 +8,10 @@ import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from stepbench_tools.local.emulator.ministack import concurrency
-
 if TYPE_CHECKING:
     import pytest
+
+from stepbench_tools.local.emulator.ministack import limits
 
 
 class AsynchronousService:
@@ -63,7 +63,7 @@ class Gateway:
 def test_asynchronous_invocations_wait_for_a_sandbox_and_none_is_dropped() -> None:
     """Two of twenty events run at a time, and in the end all have; another function has sandboxes of its own."""
     service = AsynchronousService()
-    concurrency.queue_for_sandboxes(service, Gateway(service), 2)
+    limits.queue_for_sandboxes(service, Gateway(service), 2)
     for event in range(20):
         service.invoke_async_with_retry({"config": {"FunctionArn": "busy"}}, f"{event}")
     assert all(service.entered.acquire(timeout=10) for _ in range(2))
@@ -94,17 +94,17 @@ def test_requests_to_a_cold_api_wait_for_its_sandboxes_and_all_are_answered() ->
     """A hundred sandboxes that start at once on two processors answer nobody within the gateway's time."""
     service = AsynchronousService()
     gateway = Gateway(service)
-    concurrency.queue_for_sandboxes(service, gateway, 2)
+    limits.queue_for_sandboxes(service, gateway, 2)
     assert requested(service, gateway, 4) == [(200, {}, f"{event}") for event in range(4)]
     assert service.most == 2
 
 
 def test_a_request_that_waits_too_long_is_throttled_as_on_lambda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its client learns when to come back, in place of a gateway's time-out."""
-    monkeypatch.setattr(concurrency, "REQUEST_S", 0.01)
+    monkeypatch.setattr(limits, "REQUEST_S", 0.01)
     service = AsynchronousService()
     gateway = Gateway(service)
-    concurrency.queue_for_sandboxes(service, gateway, 1)
+    limits.queue_for_sandboxes(service, gateway, 1)
     service.invoke_async_with_retry({"FunctionArn": "api"}, "event")
     assert service.entered.acquire(timeout=10)
     answer = asyncio.run(gateway._invoke_lambda_proxy({"FunctionArn": "api"}, "request"))
@@ -116,7 +116,7 @@ def test_a_request_that_waits_too_long_is_throttled_as_on_lambda(monkeypatch: py
 def test_a_synchronous_invocation_waits_for_nobody() -> None:
     """It may come from a function that holds the last sandbox, and would wait for itself."""
     service = AsynchronousService()
-    concurrency.queue_for_sandboxes(service, Gateway(service), 1)
+    limits.queue_for_sandboxes(service, Gateway(service), 1)
     function = {"FunctionArn": "busy"}
     service.invoke_async_with_retry(function, "asynchronous")
     assert service.entered.acquire(timeout=10)
@@ -140,7 +140,7 @@ def test_a_function_that_is_executed_again_in_another_scope_does_not_wait_for_it
         return inner(function, event) if "scoped" in function else service._execute_function(scoped, event)
 
     service._execute_function = twice  # type: ignore[method-assign,assignment]
-    concurrency.queue_for_sandboxes(service, Gateway(service), 1)
+    limits.queue_for_sandboxes(service, Gateway(service), 1)
     service.invoke_async_with_retry({"FunctionArn": "f"}, "event")
     service.threads[0].join(10)
     assert service.done == ["event"]
@@ -179,7 +179,7 @@ class ReservingService:
 def test_a_streams_delivery_waits_for_the_functions_one_slot() -> None:
     """One that is refused is tried again a second later, and that second would be the latency."""
     service = ReservingService(reserved=1)
-    concurrency.await_reserved_concurrency(service, limit_s=10)
+    limits.await_reserved_concurrency(service, limit_s=10)
     service.running = 1
     poller = threading.Thread(target=service._poll_dynamodb_streams)
     poller.start()
@@ -193,7 +193,7 @@ def test_a_streams_delivery_waits_for_the_functions_one_slot() -> None:
 def test_the_wait_for_a_slot_has_an_end() -> None:
     """The poller serves all streams; what is not free by then is refused, as before."""
     service = ReservingService(reserved=1)
-    concurrency.await_reserved_concurrency(service, limit_s=0.05)
+    limits.await_reserved_concurrency(service, limit_s=0.05)
     service.running = 1
     assert service._poll_dynamodb_streams()
     assert service.found_running == [1]
@@ -202,11 +202,11 @@ def test_the_wait_for_a_slot_has_an_end() -> None:
 def test_only_deliveries_wait_and_only_for_a_slot_that_is_reserved() -> None:
     """A synchronous invocation of a busy function is refused on AWS, too; a function without a limit is never busy."""
     service = ReservingService(reserved=1)
-    concurrency.await_reserved_concurrency(service, limit_s=60)
+    limits.await_reserved_concurrency(service, limit_s=60)
     service.running = 1
     service._execute_function(service.function, "write")
     unlimited = ReservingService(reserved=None)
-    concurrency.await_reserved_concurrency(unlimited, limit_s=60)
+    limits.await_reserved_concurrency(unlimited, limit_s=60)
     unlimited.running = 5
     unlimited._poll_dynamodb_streams()
     assert (service.found_running, unlimited.found_running) == ([1], [5])
@@ -221,7 +221,7 @@ def test_a_template_reserves_concurrency_and_takes_it_back() -> None:
         "delete": "untouched",
     }
     provisioners = SimpleNamespace(_RESOURCE_HANDLERS={"AWS::Lambda::Function": handlers})
-    concurrency.reserve_concurrency_by_template(provisioners, service)
+    limits.reserve_concurrency_by_template(provisioners, service)
     create: Any = handlers["create"]
     update: Any = handlers["update"]
     assert create("f", {"ReservedConcurrentExecutions": "1"}, "stack") == ("f", {"Arn": "arn"})
@@ -249,7 +249,7 @@ def _pooled(**busy: bool) -> tuple[Any, Any, list[str]]:
     service = SimpleNamespace(
         invalidate_worker=invalidate, release_worker=lambda worker: setattr(worker, "in_use", False)
     )
-    concurrency.finish_invocations(runtime, service)
+    limits.finish_invocations(runtime, service)
     return service, workers, ended
 
 
