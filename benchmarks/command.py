@@ -18,7 +18,7 @@ from benchmarks import machine
 from benchmarks.pages import section
 from benchmarks.result import Case, Result
 
-from stepbench_tools.local.interrupts import interruptible
+from stepbench_tools.local.streams import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

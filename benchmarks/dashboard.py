@@ -27,11 +27,10 @@ from playwright.sync_api import sync_playwright
 
 from stepbench.contracts.runs import RunRecord
 from stepbench.records.storage.run_register import RunRegister
-from stepbench_tools.local.dashboard.background import start_dashboard
-from stepbench_tools.local.dashboard.upstream import Upstream
+from stepbench_tools.local.dashboard import start_dashboard
 from stepbench_tools.local.environment import is_up
 from stepbench_tools.local.paths import find_paths
-from stepbench_tools.local.stack import emulator_session, local_stack
+from stepbench_tools.local.stack import Upstream, emulator_session, local_stack
 from stepbench_tools.local.state import read_state
 
 if TYPE_CHECKING:

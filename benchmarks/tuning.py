@@ -36,7 +36,7 @@ from stepbench_tools.local.paths import find_paths
 from stepbench_tools.local.stores.cassandra.configuration import as_released, find_installation, jars_of
 from stepbench_tools.local.tuning.nodes import Fleet
 from stepbench_tools.local.tuning.tune import Pace, Tuning, tune, workload_words
-from stepbench_tools.tuning.confirming import kept_share
+from stepbench_tools.tuning import kept_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

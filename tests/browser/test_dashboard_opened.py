@@ -12,8 +12,8 @@ import pytest
 from tests.chromium import chromium, new_context
 
 from stepbench_tools.cli.environment import _opened
-from stepbench_tools.local.dashboard.proxy import Server
-from stepbench_tools.local.dashboard.upstream import Answer
+from stepbench_tools.local.proxy import Server
+from stepbench_tools.local.stack import Answer
 
 pytestmark = pytest.mark.browser
 LIMIT_S = 20

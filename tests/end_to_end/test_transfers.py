@@ -14,7 +14,7 @@ from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, Finished, finis
 
 from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.records.storage import layout
-from stepbench_tools.local.dashboard.upstream import Upstream
+from stepbench_tools.local.stack import Upstream
 
 if TYPE_CHECKING:
     from tests.end_to_end.api_client import ApiClient

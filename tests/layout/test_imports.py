@@ -74,9 +74,7 @@ AWS = {"boto3", "botocore", "mypy_boto3_s3", "mypy_boto3_dynamodb", "aws_lambda_
 KNOWS_NO_AWS = ("stats", "report", "dashboard", "contracts", "costs", "planning", "tools/calibration", "tools/printing")
 PURE_OF_IO = ("stats", "contracts", "workload", "tools/calibration")
 """No clock, no randomness of their own, no files, no network."""
-SERVERS = tuple(
-    f"tools/calibration/{name}" for name in ("reference_store/", "reference_bucket/server", "reference_bucket/reader")
-)
+SERVERS = tuple(f"tools/calibration/{name}" for name in ("reference_store/", "reference_bucket"))
 """Servers of ours, and what asks them, have to do I/O: they alone are exempt."""
 EFFECTS = {"time", "random", "socket", "subprocess", "os", "asyncio", "threading"}
 
@@ -170,7 +168,7 @@ def _uses(package: str, banned: set[str]) -> set[tuple[str, str]]:
         (module, imported)
         for module, names in _modules()
         for imported in names
-        if module.startswith(f"{package}/") and imported.split(".")[0] in banned
+        if f"{module}/".startswith(f"{package}/") and imported.split(".")[0] in banned
     }
 
 

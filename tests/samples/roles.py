@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.samples.templates import Json, listed, load_template
 
-from stepbench_tools.local.load_host import NAME as LOAD_HOST
+from stepbench_tools.local.commands import NAME as LOAD_HOST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,7 +28,7 @@ from stepbench.model.request import Outcome
 from stepbench.records.storage import layout
 from stepbench.stages.export_records import export_records
 from stepbench.stages.render_report import render_report
-from stepbench_tools.printing.markdown import render_markdown
+from stepbench_tools.printing import render_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

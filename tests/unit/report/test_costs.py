@@ -14,8 +14,8 @@ from stepbench.costs.standing import Deployment
 from stepbench.experiments.report.page import render_page
 from stepbench.experiments.report.tables import render_csv
 from stepbench.report.costs import describe_cost, describe_per_dollar, own_items, quantity
-from stepbench_tools.local.headline import headline
-from stepbench_tools.printing.markdown import render_markdown
+from stepbench_tools.local.terminal import headline
+from stepbench_tools.printing import render_markdown
 
 DEARER, CHEAPER = measured("dear", estimate(4), 2), measured("fast", estimate(2), 1, 1)
 

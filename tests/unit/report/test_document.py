@@ -9,7 +9,7 @@ from stepbench.experiments.report.page import links
 from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.html import to_html
-from stepbench_tools.printing.markdown import to_markdown
+from stepbench_tools.printing import to_markdown
 
 SURE = Estimate(value=8.53, low=8.41, high=8.70)
 SHORT = Estimate(value=9.0, reason="n=200 < 368")

@@ -23,10 +23,9 @@ from stepbench.report.environment import template_environment
 from stepbench.report.figures import json_for_script
 from stepbench.report.junit import to_xml
 from stepbench_tools.cli.command import write, write_errors
-from stepbench_tools.local.headline import headline
 from stepbench_tools.local.streams import data_console, message_console
-from stepbench_tools.printing.markdown import render_markdown
-from stepbench_tools.printing.suite import run_suite
+from stepbench_tools.local.terminal import headline
+from stepbench_tools.printing import render_markdown, run_suite
 
 HOSTILE = {
     "a title": "\x1b]0;owned\x07",

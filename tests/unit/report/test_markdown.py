@@ -4,7 +4,7 @@ from tests.samples.comparisons import etcd_verdicts
 from tests.samples.operations import operation_results
 from tests.samples.results import numbered, refused_result, sample_results, sample_summary
 
-from stepbench_tools.printing.markdown import render_markdown
+from stepbench_tools.printing import render_markdown
 
 
 def test_a_pull_request_gets_the_table_with_intervals_and_marks() -> None:

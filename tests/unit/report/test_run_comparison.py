@@ -11,7 +11,7 @@ from stepbench.analysis.run_comparison import Selected, compare_summaries
 from stepbench.contracts.across_trials import RunComparison
 from stepbench.contracts.result import Caveat
 from stepbench.report.verdicts import describe_few_runs
-from stepbench_tools.printing.run_comparison import format_junit, format_markdown, format_text
+from stepbench_tools.printing import format_junit, format_markdown, format_text
 
 
 @pytest.fixture

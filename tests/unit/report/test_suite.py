@@ -10,7 +10,7 @@ from tests.samples.results import changed, refused_result, sample_facts
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.report.summary import summarise
-from stepbench_tools.printing.suite import run_suite
+from stepbench_tools.printing import run_suite
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult

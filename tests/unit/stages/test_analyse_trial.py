@@ -16,7 +16,7 @@ from stepbench.records.formats.columns import Rows, encode
 from stepbench.records.formats.second_sources import ReportLine, ReportPage
 from stepbench.records.storage import layout
 from stepbench.workload.arrivals import phase_offsets_ns
-from stepbench_tools.local.floors.measuring import PER_S
+from stepbench_tools.local.floors import PER_S
 
 MS = 10**6
 

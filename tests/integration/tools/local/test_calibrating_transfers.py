@@ -12,7 +12,8 @@ import pytest
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench.wire.http1.download import HttpServer, connect
-from stepbench_tools.calibration.reference_bucket.jitter import (
+from stepbench_tools.calibration.reference_bucket import FILES, reference_bucket
+from stepbench_tools.calibration.transfers import (
     FILE_BYTES,
     PIECE_BYTES,
     PIECES,
@@ -21,7 +22,6 @@ from stepbench_tools.calibration.reference_bucket.jitter import (
     draw_fate,
     moment_ns,
 )
-from stepbench_tools.calibration.reference_bucket.server import FILES, reference_bucket
 from stepbench_tools.local import calibrating_transfers
 from stepbench_tools.local.calibrating_transfers import RECORDS, SEED, calibrate_transfers_here, transfer_all
 from stepbench_tools.local.processes import await_end, spawn

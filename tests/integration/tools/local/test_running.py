@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepbench.progress import Snapshot
-    from stepbench_tools.local.display import Show
     from stepbench_tools.local.emulator.server import Emulator
+    from stepbench_tools.local.terminal import Show
 
 pytestmark = pytest.mark.emulator
 

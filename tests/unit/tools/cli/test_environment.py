@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from stepbench.contracts.target import target_models
+from stepbench.errors import PlanError
 from stepbench.load_host import __main__ as program
 from stepbench.load_host.host import Place
 from stepbench_tools.cli import main
+from stepbench_tools.cli.environment import _listening
 from stepbench_tools.local import invoking, sam_local, session, stack
 from stepbench_tools.local.environment import EnvironmentOptions
 from stepbench_tools.local.invoking import Answer, Step
@@ -166,3 +170,20 @@ def test_invoke_of_a_named_function_that_the_stack_lacks_is_bad_input(
     monkeypatch.setattr(invoking, "invoke_steps", lambda steps, *_: [Answer(step, asked=False) for step in steps])
     assert main(["invoke", "BootstrapDsql"]) == 2
     assert "left out: not in this stack" in capsys.readouterr().out
+
+
+class Upstream:
+    """Implements as much of an upstream as a server holds."""
+
+    def send(self, request: Any) -> None:  # noqa: ANN401 -- nobody asks
+        """Answer nothing."""
+
+
+def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
+    """A bare "[Errno 98]" said neither which, nor how else."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            PlanError, match=rf"--port: cannot be listened on \(.+\) \(got {port}\)\. Name another port"
+        ):
+            _listening(port, cast("Any", Upstream()))

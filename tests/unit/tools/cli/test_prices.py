@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from botocore.stub import Stubber
-from tests.unit.tools.prices.test_price_list import catalogue
+from tests.unit.tools.test_prices import catalogue
 
 from stepbench.costs.price_table import DEFAULT_REGION, price_table
 from stepbench_tools.cli.parser import main
-from stepbench_tools.prices.price_list import asked_for, find_filter
+from stepbench_tools.prices import asked_for, find_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

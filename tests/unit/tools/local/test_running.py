@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from stepbench_tools.local.ended import ServerWatch
     from stepbench_tools.local.executions import RunSpec
     from stepbench_tools.local.stack import Stack
+    from stepbench_tools.local.state import ServerWatch
 
 
 def started(trial: dict[str, Any]) -> SimpleNamespace:

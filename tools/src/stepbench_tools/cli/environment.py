@@ -32,8 +32,8 @@ from stepbench_tools.cli.command import (
 from stepbench_tools.cli.inputs import clone_paths
 
 if TYPE_CHECKING:
-    from stepbench_tools.local.dashboard.proxy import Server
-    from stepbench_tools.local.dashboard.upstream import Upstream
+    from stepbench_tools.local.proxy import Server
+    from stepbench_tools.local.stack import Upstream
 
 
 MAX_PORT = 65_535
@@ -41,7 +41,7 @@ MAX_PORT = 65_535
 
 def dashboard(options: argparse.Namespace) -> int:
     """Serve the dashboard until Ctrl-C, or until its environment is gone."""
-    from stepbench_tools.local.interrupts import interruptible
+    from stepbench_tools.local.streams import interruptible
 
     upstream, wanted = _upstream(options.stack)
     upstream.check()
@@ -65,8 +65,8 @@ def _listening(port: int, upstream: Upstream) -> Server:
     Raises:
         PlanError: somebody else listens there, or nobody may.
     """
-    from stepbench_tools.local.dashboard.proxy import Server
     from stepbench_tools.local.processes import free_port
+    from stepbench_tools.local.proxy import Server
 
     try:
         return Server(port or free_port(), upstream.send)
@@ -77,10 +77,9 @@ def _listening(port: int, upstream: Upstream) -> Server:
 
 def _upstream(stack: str | None) -> tuple[Upstream, Callable[[], bool]]:
     """Return the API of a deployed stack, or of this machine's, and a check whether it is still there."""
-    from stepbench_tools.local.dashboard.background import emulator_runs, open_environment
-    from stepbench_tools.local.dashboard.upstream import Upstream
+    from stepbench_tools.local.dashboard import emulator_runs, open_environment
     from stepbench_tools.local.environment import is_up
-    from stepbench_tools.local.stack import StackError, remote_stack
+    from stepbench_tools.local.stack import StackError, Upstream, remote_stack
 
     if stack is not None:
         return Upstream(remote_stack(stack)), lambda: True
@@ -133,10 +132,10 @@ def stores(_options: argparse.Namespace) -> int:
 def up(options: argparse.Namespace) -> int:
     """Start the environment, and list its servers."""
     from stepbench_tools.local.environment import EMULATOR, ON_DEMAND, EnvironmentOptions
-    from stepbench_tools.local.interrupts import interruptible
-    from stepbench_tools.local.logs import following_logs
+    from stepbench_tools.local.programs import following_logs
     from stepbench_tools.local.session import start_environment
     from stepbench_tools.local.stack import API_URL, local_stack
+    from stepbench_tools.local.streams import interruptible
 
     paths, notify = clone_paths(), messages(options)
     with interruptible(), following_logs(paths.logs, notify) if options.verbose else nullcontext():
@@ -167,10 +166,10 @@ def down(options: argparse.Namespace) -> int:
 
 def invoke(options: argparse.Namespace) -> int:
     """Invoke functions with their sample events, and say which answered."""
-    from stepbench_tools.local.interrupts import interruptible
     from stepbench_tools.local.invoking import chosen_steps, event_maker, invoke_steps, new_run_id, read_event
     from stepbench_tools.local.sam_local import sam_local
     from stepbench_tools.local.session import local_session
+    from stepbench_tools.local.streams import interruptible
 
     paths, notify = clone_paths(), messages(options)
     steps, run_id = chosen_steps(options.functions), new_run_id(options.functions)
@@ -215,7 +214,7 @@ def _counted(processes: Sequence[str]) -> str:
 def load_host(options: argparse.Namespace) -> int:
     """Serve as a load host of a deployed stack."""
     from stepbench.load_host.__main__ import main
-    from stepbench_tools.local.load_host import program_arguments
+    from stepbench_tools.local.commands import program_arguments
     from stepbench_tools.local.stack import remote_stack
 
     arguments = program_arguments(remote_stack(options.stack))

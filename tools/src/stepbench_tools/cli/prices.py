@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
 
     from stepbench.costs.price_table import PriceTable
-    from stepbench_tools.prices.price_list import ListedPrice
+    from stepbench_tools.prices import ListedPrice
 
 API_REGION = "us-east-1"
 """The price list of all regions is served in few of them."""
@@ -47,7 +47,7 @@ def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]
 
     from stepbench.costs.price_table import DEFAULT_REGION, price_table
     from stepbench.wire.http1.boto import bounded_client
-    from stepbench_tools.prices.price_list import PriceListError, asked_for, find_filter, refresh, select
+    from stepbench_tools.prices import PriceListError, asked_for, find_filter, refresh, select
 
     table = price_table()
     filters = {key: find_filter(key) for key in (*table.regions[DEFAULT_REGION], *options.add)}

@@ -108,7 +108,7 @@ def report_dataset(options: argparse.Namespace) -> int:
     from stepbench.records.storage import layout
     from stepbench.records.storage.transfers import Span
     from stepbench_tools.local.datasets import analyse_dataset
-    from stepbench_tools.printing.markdown import render_dataset_markdown
+    from stepbench_tools.printing import render_dataset_markdown
 
     published = () if options.plan is None else _published(options.plan)
     found = analyse_dataset(options.dataset, options.out, Span(options.first, options.end), published)
@@ -151,10 +151,10 @@ def report(options: argparse.Namespace) -> int:
         remedy = "Add --format junit, or ask for it with stepbench run."
         raise PlanError([Problem("--strict", "given", "is for the tests of a build server", remedy)])
     from stepbench.loading import load_run
-    from stepbench_tools.local.headline import headline
     from stepbench_tools.local.results import find_run, rerender, sentences
     from stepbench_tools.local.session import fetch_kept
     from stepbench_tools.local.streams import message_console
+    from stepbench_tools.local.terminal import headline
 
     try:
         folder = find_run(options.run, options.out, messages(options))
@@ -180,8 +180,7 @@ def report(options: argparse.Namespace) -> int:
 def _render(summary: RunSummary, format_: str, *, strict: bool) -> str:
     from stepbench.experiments.report.tables import render_csv
     from stepbench.report.junit import to_xml
-    from stepbench_tools.printing.markdown import render_markdown
-    from stepbench_tools.printing.suite import run_suite
+    from stepbench_tools.printing import render_markdown, run_suite
 
     match format_:
         case "md":
@@ -194,16 +193,16 @@ def _render(summary: RunSummary, format_: str, *, strict: bool) -> str:
 
 def compare(options: argparse.Namespace) -> int:
     """Set runs against others, and fail where one is shown to be worse."""
-    from stepbench_tools.local import comparing
-    from stepbench_tools.printing import run_comparison
+    from stepbench_tools import printing
+    from stepbench_tools.local import results
 
     tolerance, studied = options.tolerance / 100, options.studied
-    found = comparing.compare(options.a, options.b, options.out, tolerance, messages(options), studied)
+    found = results.compare(options.a, options.b, options.out, tolerance, messages(options), studied)
     formats = {
-        "text": run_comparison.format_text,
-        "md": run_comparison.format_markdown,
+        "text": printing.format_text,
+        "md": printing.format_markdown,
         "json": lambda comparison: comparison.model_dump_json(indent=2),
-        "junit": run_comparison.format_junit,
+        "junit": printing.format_junit,
     }
     write(formats[options.format](found))
     return OK if found.passed else FAILED

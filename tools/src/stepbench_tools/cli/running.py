@@ -36,8 +36,7 @@ def run(options: argparse.Namespace) -> int:
     plans = read_plans(options.plans, requested_changes(options))
     from stepbench_tools.local.commands import Ending, Options, run_here, run_there
     from stepbench_tools.local.fetching import expected_bytes, require_writable
-    from stepbench_tools.local.interrupts import interruptible
-    from stepbench_tools.local.streams import data_console, message_console
+    from stepbench_tools.local.streams import data_console, interruptible, message_console
 
     require_writable(options.out, expected_bytes(plans))
     how = Options(
@@ -63,8 +62,7 @@ def calibrate(options: argparse.Namespace) -> int:
     """Measure Stepbench against servers of ours, whose delays and faults are known."""
     from stepbench_tools.local import calibrating
     from stepbench_tools.local.fetching import expected_bytes, require_writable
-    from stepbench_tools.local.interrupts import interruptible
-    from stepbench_tools.local.streams import message_console
+    from stepbench_tools.local.streams import interruptible, message_console
 
     console = message_console(quiet=options.quiet)
     with interruptible():

@@ -33,7 +33,7 @@ def regressions(options: argparse.Namespace) -> int:
     from stepbench.contracts.regressions import DetectorSettings
     from stepbench.errors import PlanError, Problem
     from stepbench.report import regressions as report
-    from stepbench_tools.local.regressions import acknowledge, regressions_below, unread_last
+    from stepbench_tools.local.results import acknowledge, regressions_below, unread_last
 
     if (options.acknowledge is None) != (options.why is None):
         given = "--acknowledge" if options.why is None else "--why"

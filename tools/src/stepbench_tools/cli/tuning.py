@@ -27,9 +27,9 @@ def tune(options: argparse.Namespace) -> int:
 
     import psutil
 
-    from stepbench_tools.local.interrupts import interruptible
     from stepbench_tools.local.paths import find_paths
     from stepbench_tools.local.stores.cassandra.configuration import as_released, fetch_jars, find_installation, jars_of
+    from stepbench_tools.local.streams import interruptible
     from stepbench_tools.local.tuning.nodes import Fleet
     from stepbench_tools.local.tuning.tune import Tuning, tune
 
@@ -78,7 +78,7 @@ def summary(model: TunedModel) -> str:
     """Return what was found, a line for each workload."""
     from stepbench.experiments.dataflow.report.words import format_configuration
     from stepbench_tools.local.tuning.tune import workload_words
-    from stepbench_tools.tuning.confirming import kept_share
+    from stepbench_tools.tuning import kept_share
 
     lines = [f"T_r {model.restart_s:.1f} s with a restart, {model.live_s:.1f} s without one"]
     for each in model.confirmations:

@@ -27,10 +27,9 @@ from stepbench.errors import LocalEnvironmentError
 from stepbench.experiments.transfer.program.contents import digest_of, pieces
 from stepbench.load.machine_speed import check_cores
 from stepbench.load.process import gc_paused
-from stepbench_tools.calibration.reference_bucket.jitter import FILE_BYTES, FILE_MIB, NOTHING, PLANTED, moment_ns
-from stepbench_tools.calibration.reference_bucket.server import FILES, reference_bucket
+from stepbench_tools.calibration.reference_bucket import FILES, reference_bucket
 from stepbench_tools.calibration.report import CalibrationReport, judge_transfers
-from stepbench_tools.calibration.transfers import calibrate_transfers
+from stepbench_tools.calibration.transfers import FILE_BYTES, FILE_MIB, NOTHING, PLANTED, calibrate_transfers, moment_ns
 from stepbench_tools.local.processes import await_end, has_ended, log_tail, spawn, terminate
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.transfer.rows import TransferRow
     from stepbench_tools.calibration.instrument import Calibration
-    from stepbench_tools.calibration.reference_bucket.jitter import Jitter, TrueTransfer
-    from stepbench_tools.calibration.reference_bucket.server import ReferenceBucket
+    from stepbench_tools.calibration.reference_bucket import ReferenceBucket
+    from stepbench_tools.calibration.transfers import Jitter, TrueTransfer
 
 SEED = 7
 """The seed of fates and of the order: every run has the same ones, with nothing in them that is not planted."""
@@ -134,7 +133,7 @@ def _await_rows(
 def _start_reader(path: Path, tasks: Sequence[str], bucket: ReferenceBucket) -> int:
     """Start a process that makes some transfers, one after the other; what ends it early is in its log."""
     path.write_text("".join(f"{task}\n" for task in tasks), encoding="utf-8")
-    command = (sys.executable, "-m", "stepbench_tools.calibration.reference_bucket.reader", path)
+    command = (sys.executable, "-m", "stepbench_tools.calibration.reference_bucket", path)
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ECS_"))}
     return spawn(command, log=path.with_suffix(".log"), env={**ours, **bucket.environ})
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import stepbench
 from stepbench.clock import SystemClock
 from stepbench.contracts.documents import SkippedTrials
 from stepbench.experiments.report.headline import describe_status
@@ -17,32 +22,94 @@ from stepbench.load.machine_speed import SPEED_CHECK_S, check_cores
 from stepbench.planning import expand, expanded, refuse_on_emulator
 from stepbench.planning.wall_time import AWS, LOCAL, Overheads, overdue_s
 from stepbench.records.storage import layout
-from stepbench_tools.local.display import progress_display
-from stepbench_tools.local.ended import ServerWatch
 from stepbench_tools.local.environment import EnvironmentOptions
 from stepbench_tools.local.executions import Executions, RunSpec, new_run_id
 from stepbench_tools.local.fetching import REPORT, SUMMARY, NotFetchedError
-from stepbench_tools.local.floors.measuring import DURATION_S, measure_floors
-from stepbench_tools.local.headline import headline
-from stepbench_tools.local.load_host import load_host
-from stepbench_tools.local.logs import following_logs
+from stepbench_tools.local.floors import DURATION_S, measure_floors
+from stepbench_tools.local.processes import spawn, terminate, wait_until
+from stepbench_tools.local.programs import following_logs
 from stepbench_tools.local.results import sentences
 from stepbench_tools.local.running import RunOutcome, Terminal, execute
 from stepbench_tools.local.session import LocalSession, local_session
-from stepbench_tools.local.stack import Stack, remote_stack
+from stepbench_tools.local.stack import REGION, Stack, StackError, remote_stack
+from stepbench_tools.local.state import ServerWatch
 from stepbench_tools.local.store_list import runnable_part, skipped_trials, stores_on_demand
 from stepbench_tools.local.streams import message_console
+from stepbench_tools.local.terminal import headline, progress_display
 from stepbench_tools.local.utilisation import Publisher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from rich.console import Console
 
     from stepbench.contracts.plan import Plan
     from stepbench_tools.local.paths import Paths
+    from stepbench_tools.local.stack import Stack
+
+
+NAME, MACHINE = "load-host", "this machine"
+QUEUE, ROLE = "LoadQueueUrl", "LoadHostRoleArn"
+START_S, DRAIN_S = 30, 15
+SESSION_S = 12 * 3_600
+
+
+@contextlib.contextmanager
+def load_host(stack: Stack, paths: Paths) -> Iterator[int]:
+    """
+    Yield the pid of a load host of a stack on the emulator; end it at the end.
+
+    Raises:
+        LocalEnvironmentError: it does not start; with the end of its log.
+    """
+    log = paths.logs / f"{NAME}.log"
+    before = set(stack.table.beats(layout.LOAD_HOSTS))
+
+    def is_there() -> bool:
+        return bool(set(stack.table.beats(layout.LOAD_HOSTS)) - before)
+
+    arguments = [sys.executable, "-m", "stepbench.load_host", *program_arguments(stack)]
+    pid = spawn([*arguments, "--machine", MACHINE], log=log, env=_environment(stack), cwd=paths.home)
+    try:
+        wait_until("the load host takes writers", is_there, timeout_s=START_S, pid=pid, log=log)
+        yield pid
+    finally:
+        terminate([pid], grace_s=DRAIN_S)
+
+
+def program_arguments(stack: Stack) -> list[str]:
+    """
+    Return what a load host of a stack is started with, beside how many writers it takes and what it is.
+
+    Raises:
+        StackError: the stack takes no load from hosts.
+    """
+    if ROLE not in stack.outputs:
+        message = f"stack {stack.name!r} takes no load from hosts; deploy it with LoadHost=own (or on, which makes one)"
+        raise StackError(message)
+    return ["--queue-url", stack.outputs[QUEUE], "--function", f"{stack.name}-RunWriter"]
+
+
+def _environment(stack: Stack) -> Mapping[str, str]:
+    """Return a fresh environment, with credentials of the role that the host has on AWS."""
+    session = stack.aws("sts").assume_role(
+        RoleArn=stack.outputs[ROLE], RoleSessionName=NAME, DurationSeconds=SESSION_S
+    )["Credentials"]
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "PYTHONPATH": str(Path(stepbench.__file__).parents[1]),
+        "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
+        "AWS_SESSION_TOKEN": session["SessionToken"],
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_ENDPOINT_URL": stack.endpoint or "",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "NO_PROXY": "127.0.0.1,localhost",
+    }
+
 
 AS_IT_IS: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 """Options of `Console.print` for text of ours and of servers, which has no markup."""

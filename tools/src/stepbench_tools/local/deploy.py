@@ -16,8 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.compiled import processor
 from stepbench.errors import LocalEnvironmentError
-from stepbench_tools.local.archives import PACKED, pack_layers
-from stepbench_tools.local.build_progress import BuildProgress, count_layers
+from stepbench_tools.local.build_progress import PACKED, BuildProgress, count_layers, pack_layers
 from stepbench_tools.local.processes import describe_process, log_tail
 from stepbench_tools.local.programs import run_logged, run_program
 from stepbench_tools.local.quota_remedies import quota_remedy

@@ -22,12 +22,12 @@ import psutil
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench_tools.local.emulator.server import CHOICE, answers, emulator_name, start_emulator
-from stepbench_tools.local.ended import last_words
 from stepbench_tools.local.processes import LocalStore, family, terminate
 from stepbench_tools.local.state import (
     STATE,
     EnvironmentState,
     Server,
+    last_words,
     output_of,
     read_state,
     running_server,

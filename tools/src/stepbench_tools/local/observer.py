@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench_tools.local.ended import ServerWatch
     from stepbench_tools.local.executions import Executions
     from stepbench_tools.local.fetching import RunFolder
+    from stepbench_tools.local.state import ServerWatch
 
 STEP_S = 0.25
 """Four requests a second, every fourth of them for the status: a run's end is seen within about a second."""

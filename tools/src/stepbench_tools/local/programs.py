@@ -1,9 +1,11 @@
-"""Programs that end by themselves, each within its time; what they work with is looked at meanwhile."""
+"""Programs that end by themselves, each within its time, and logs of servers and tools while they are written."""
 
 from __future__ import annotations
 
+import contextlib
 import pwd
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ from stepbench.errors import LocalEnvironmentError
 from stepbench_tools.local.processes import log_tail, spawn, terminate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stepbench_tools.local.state import Server
 
@@ -114,3 +116,48 @@ def _exit_code(process: psutil.Process, wait_s: float) -> int | None:
         return int(process.wait(wait_s) or 0)
     except psutil.TimeoutExpired:
         return None
+
+
+EVERY_S = 0.5
+"""Reading costs time on the machine that is being measured."""
+
+
+class LogReader:
+    """It reads what is new in a folder's logs since it was last asked, of files that begin anew, too."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read = {path: path.stat().st_size for path in folder.glob("*.log")}
+
+    def new_lines(self) -> Iterator[str]:
+        """Yield `etcd: the line`; an unfinished line waits for its end."""
+        for path in sorted(self._folder.glob("*.log")):
+            with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+                begin = self._read.get(path, 0)
+                begin = begin if begin <= path.stat().st_size else 0
+                file.seek(begin)
+                whole, newline, _ = file.read().rpartition(b"\n")
+                self._read[path] = begin + len(whole) + len(newline)
+                lines = whole.decode(errors="replace").split("\n") if newline else ()
+                yield from (f"{path.stem}: {line}" for line in lines)
+
+
+@contextlib.contextmanager
+def following_logs(folder: Path, notify: Callable[[str], None]) -> Iterator[None]:
+    """Show new lines of all logs in a folder, every half second until the end."""
+    reader, ended = LogReader(folder), threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(EVERY_S):
+            for line in reader.new_lines():
+                notify(line)
+
+    thread = threading.Thread(target=follow, name="logs", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        for line in reader.new_lines():
+            notify(line)

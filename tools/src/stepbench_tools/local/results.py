@@ -1,17 +1,29 @@
-"""A run's results on this machine: read, and its report rendered again after an update of Stepbench."""
+"""
+Results on this machine: a run's, read and rendered again; runs that are compared; and what changed over all of them.
+
+A word on the command line means a run, a folder of runs, the latest, or a group of trials of them. What changed is
+found by plan, and shifts that were acknowledged are kept beside the runs.
+"""
 
 from __future__ import annotations
 
 import json
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
+from stepbench.analysis.regressions import find_regressions
+from stepbench.analysis.run_comparison import Selected, compare_summaries, describe_shared
+from stepbench.analysis.run_series import RunNumbers, run_numbers, series_of_runs
+from stepbench.contracts.base import Contract
 from stepbench.contracts.documents import Manifest
 from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError, Problem
 from stepbench.experiments.report.page import render_page
 from stepbench.experiments.report.short_answer import short_answer
-from stepbench.loading import candidates, read_model
+from stepbench.loading import PLAN, candidates, find_runs, read_model, read_summaries
 from stepbench.report.caveats import caveat_groups
 from stepbench.report.conditions import describe_conditions
 from stepbench.report.verdicts import TERMINAL_LINES, verdict_lines
@@ -20,6 +32,8 @@ from stepbench_tools.local.fetching import REPORT, SUMMARY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from stepbench.contracts.across_trials import RunComparison
+    from stepbench.contracts.regressions import DetectorSettings, Regressions, RunSeries
     from stepbench.contracts.result import TrialSummary
 
 
@@ -112,3 +126,156 @@ def _read_plan(path: Path) -> Any:  # noqa: ANN401 -- JSON, shown as it is
     except (ValueError, RecursionError) as error:
         message = f"{path} is not JSON: {error}"
         raise CorruptRecordsError(message) from error
+
+
+OF = "#"
+"""It stands between runs and the group of trials that is meant of them."""
+
+
+def compare(  # noqa: PLR0913, PLR0917 -- what the command line asks
+    a: str, b: str, out: Path, tolerance: float, notify: Callable[[str], None], studied: str = ""
+) -> RunComparison:
+    """
+    Compare the runs that `b` names with those that `a` names, which are alike but for what is `studied`.
+
+    Args:
+        a: what is compared with, as `select` takes it.
+        b: what is judged.
+        out: the folder of runs.
+        tolerance: a share, as `compare_summaries` takes it.
+        notify: called with each note, such as which copies of a run were left out.
+        studied: the one thing that may differ, as `compare_summaries` takes it.
+
+    Raises:
+        PlanError: there are no such runs, both sides have one, or they have nothing in common (bad input).
+        CorruptRecordsError: a summary is not of this version.
+    """
+    sides = [select(word, out, name, notify) for name, word in (("A", a), ("B", b))]
+    if shared := sides[0].shared_runs(sides[1]):
+        message = f"{describe_shared(shared)}: a run says nothing about how it differs from itself"
+        remedy = f"Name two runs (`stepbench runs` lists them), or two trials of one run, as in RUN{OF}TRIAL."
+        raise PlanError([Problem(path="B", value=f'"{b}"', message=message, remedy=remedy)])
+    found = compare_summaries(sides[0], sides[1], tolerance, studied)
+    if not found.verdicts and not found.unfinished_b:
+        has = [", ".join(side.groups()) or "no trial that went through whole" for side in sides]
+        message = f"has nothing to compare with A: {has[1]} in B, {has[0]} in A"
+        remedy = f"Name a trial on either side, as in RUN{OF}TRIAL, with windows of one name."
+        raise PlanError([Problem(path="B", value=f'"{b}"', message=message, remedy=remedy)])
+    return found
+
+
+def select(word: str, out: Path, side: str, notify: Callable[[str], None]) -> Selected:
+    """
+    Return the runs that a word names: `RUN`, or `RUN#GROUP` for one group of its trials.
+
+    RUN is a run's id or folder, its `summary.json`, or a folder of several runs, which are repeats of one another; of
+    copies of one run one is taken, and `notify` is called with which.
+
+    Raises:
+        PlanError: there is no such run, or no such group.
+    """
+    name, _, group = word.partition(OF)
+    selected = Selected(_read_summaries(name, out, notify), group)
+    if group and not selected.groups() and not selected.unfinished():
+        has = ", ".join(Selected(selected.runs).groups()) or "none that went through whole"
+        message = f"names no trial of that run, whose trials are: {has}"
+        raise PlanError([Problem(path=side, value=f'"{word}"', message=message, remedy="Write one of these behind #.")])
+    return selected
+
+
+def _read_summaries(name: str, out: Path, notify: Callable[[str], None]) -> list[RunSummary]:
+    path = Path(name)
+    if path.is_file() and path.name == SUMMARY:
+        path = path.parent
+    several = () if (path / SUMMARY).is_file() else find_runs(path)
+    for note in (note for run in several for note in run.notes):
+        notify(note)
+    found = [summary for _, summary in read_summaries(reversed(several), notify)]
+    if several and not found:
+        message = f"no {SUMMARY} below {path} can be read"
+        raise CorruptRecordsError(message)
+    return found or [read_model(find_run(str(path), out, notify) / SUMMARY, RunSummary)]
+
+
+ACKNOWLEDGED = "acknowledged.json"
+
+
+class AcknowledgedShift(Contract):
+    """A level that begins with a run is accepted, and why."""
+
+    run_id: str = Field(min_length=1)
+    why: str = Field(min_length=1, max_length=500)
+
+
+class AcknowledgedShifts(Contract):
+    """`acknowledged.json`, beside a folder's runs: of a run that is given twice, the last entry counts."""
+
+    shifts: tuple[AcknowledgedShift, ...] = ()
+
+
+def regressions_below(
+    out: Path, settings: DetectorSettings, notify: Callable[[str], None], plan: str | None = None
+) -> list[tuple[RunSeries, Regressions]]:
+    """
+    Return what changed in each plan of which there are runs below a folder, or in one of them.
+
+    Args:
+        out: the folder.
+        settings: how changes are looked for.
+        notify: called with each note, such as which copies of a run were left out.
+        plan: only of the plan of this name.
+
+    Raises:
+        PlanError: there is no such run (bad input).
+        CorruptRecordsError: the file of acknowledged shifts is not of this version.
+    """
+    plans: dict[str, list[RunNumbers]] = {}
+    for run, summary in read_summaries(find_runs(out), notify):
+        if plan in {None, summary.plan}:
+            plans.setdefault(summary.plan, []).append(run_numbers(summary))
+            for note in run.notes:
+                notify(note)
+    if not plans:
+        what = f"has no finished run of {plan}" if plan else "has no finished run"
+        remedy = "Run the plan first, or name the folder of runs with --out."
+        raise PlanError([Problem(path="--out", value=f'"{out}"', message=what, remedy=remedy)])
+    acknowledged = {each.run_id: each.why for each in read_acknowledged(out).shifts}
+    found = {name: series_of_runs(runs, acknowledged) for name, runs in sorted(plans.items())}
+    return [(each.series, find_regressions(each.series, settings, each.not_comparable)) for each in found.values()]
+
+
+def unread_last(out: Path, plan: str | None = None) -> tuple[Path, ...]:
+    """Return the folders of runs, of a plan or of any, that may be the last ones and cannot be read."""
+    later = takewhile(lambda run: not run.run_id, find_runs(out))
+    return tuple(run.folder for run in later if plan is None or _plan_in(run.folder) in {plan, ""})
+
+
+def _plan_in(folder: Path) -> str:
+    """Return the name of the plan that lies in a run's folder; empty where there is none that can be read."""
+    try:
+        return str(json.loads((folder / PLAN).read_bytes())["name"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
+def read_acknowledged(out: Path) -> AcknowledgedShifts:
+    """Return the shifts that were acknowledged in a folder of runs."""
+    path = out / ACKNOWLEDGED
+    return read_model(path, AcknowledgedShifts) if path.exists() else AcknowledgedShifts()
+
+
+def acknowledge(run: str, why: str, out: Path, notify: Callable[[str], None]) -> str:
+    """
+    Accept the level that begins with a run, and return the run's id; `notify` is as `find_run` takes it.
+
+    Raises:
+        PlanError: there is no such run.
+    """
+    summary = read_model(find_run(run, out, notify) / SUMMARY, RunSummary)
+    have = read_acknowledged(out).shifts
+    shifts = (
+        *(each for each in have if each.run_id != summary.run_id),
+        AcknowledgedShift(run_id=summary.run_id, why=why),
+    )
+    (out / ACKNOWLEDGED).write_text(AcknowledgedShifts(shifts=shifts).model_dump_json(indent=1) + "\n", "utf-8")
+    return summary.run_id

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.progress import Snapshot
-    from stepbench_tools.local.ended import ServerWatch
     from stepbench_tools.local.executions import Executions
+    from stepbench_tools.local.state import ServerWatch
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from stepbench.compiled import processor
 from stepbench.contracts.target import PostgresqlTarget, RedisTarget
 from stepbench.errors import LocalEnvironmentError
 from stepbench.records.storage import layout
-from stepbench_tools.local.dashboard.background import start_dashboard
+from stepbench_tools.local.dashboard import start_dashboard
 from stepbench_tools.local.deploy import STACK, Deployment, build, deploy, exclusive_lock, python_runtime
 from stepbench_tools.local.emulator.server import emulator_name, runs_tasks
 from stepbench_tools.local.environment import (
@@ -32,12 +32,12 @@ from stepbench_tools.local.environment import (
     up,
 )
 from stepbench_tools.local.fetching import SUMMARY, NotFetchedError, fetch
-from stepbench_tools.local.interrupts import shielded
 from stepbench_tools.local.machine_limits import require_room
 from stepbench_tools.local.processes import without_users_settings
 from stepbench_tools.local.running import RunAbandonedError
 from stepbench_tools.local.stack import Stack, local_stack
 from stepbench_tools.local.state import EnvironmentState, Occupancy, Server, occupied, read_state
+from stepbench_tools.local.streams import shielded
 from stepbench_tools.local.unfetched import note_fetched, save_or_name
 from stepbench_tools.local.utilisation import metric_parameters, server_pids
 

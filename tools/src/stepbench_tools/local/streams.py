@@ -1,9 +1,15 @@
-"""The standard streams of a command: whoever reads them may go away, and the command comes to its end all the same."""
+"""
+The terminal of a command: its standard streams, whose readers may go away, and the signals that ask it to stop.
+
+Whatever becomes of the streams, the command comes to its end all the same.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import signal
 import sys
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -12,7 +18,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from stepbench.errors import BLANKS, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from types import FrameType
 
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
@@ -150,3 +158,40 @@ def _open_closed_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 -- no path; for good
+
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, `kill` and a closed terminal are one interrupt, which a few moments have to be shielded from."""
+
+
+def interruptible() -> AbstractContextManager[None]:
+    """
+    Raise KeyboardInterrupt for each signal that asks to stop, also where a shell has set us to ignore it.
+
+    (It does so to every job in the background. A closed terminal is ignored where `nohup` asks for that.) A terminal is
+    closed once, and the kernel may say so twice, to the session's leader and to the foreground: the second is ignored,
+    since it is nobody's wish to stop stopping.
+    """
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
+    return _handled([number for number in STOP_SIGNALS if number not in ignored], _interrupt)
+
+
+def shielded() -> AbstractContextManager[None]:
+    """Ignore the signals for the few seconds in which the last of the processes are ended."""
+    return _handled(STOP_SIGNALS, signal.SIG_IGN)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if number == signal.SIGHUP:
+        signal.signal(number, signal.SIG_IGN)
+    signal.default_int_handler(number, frame)
+
+
+@contextlib.contextmanager
+def _handled(numbers: Sequence[signal.Signals], handler: Any) -> Iterator[None]:  # noqa: ANN401 -- as `signal.signal` takes
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)

@@ -17,9 +17,8 @@ from stepbench.compiled import processor
 from stepbench.errors import PlanError, Problem, StepbenchError
 from stepbench.loading import read_model
 from stepbench_tools.local.deploy import python_runtime
-from stepbench_tools.local.interrupts import shielded
 from stepbench_tools.local.paths import Paths, find_paths
-from stepbench_tools.local.streams import message_console
+from stepbench_tools.local.streams import message_console, shielded
 from stepbench_tools.rehearsal.account import Account, find_account
 from stepbench_tools.rehearsal.deletion import delete_everything
 from stepbench_tools.rehearsal.inventory import take_inventory

@@ -14,10 +14,10 @@ from stepbench.errors import LocalEnvironmentError, StepbenchError
 from stepbench.planning import expand
 from stepbench.planning.wall_time import AWS
 from stepbench_tools.local.deploy import build, deploy_arguments, exclusive_lock, run_sam
-from stepbench_tools.local.display import progress_display
 from stepbench_tools.local.executions import Executions, RunSpec, new_run_id
-from stepbench_tools.local.interrupts import interruptible, shielded
 from stepbench_tools.local.running import Terminal, execute
+from stepbench_tools.local.streams import interruptible, shielded
+from stepbench_tools.local.terminal import progress_display
 from stepbench_tools.rehearsal.deletion import delete_everything
 from stepbench_tools.rehearsal.inventory import TAG
 from stepbench_tools.rehearsal.judges import judge_all

@@ -29,7 +29,7 @@ from stepbench.experiments.report.headline import headline_lines, headline_table
 from stepbench.experiments.report.page import render_page
 from stepbench.experiments.report.tables import render_csv
 from stepbench.report.figures import specifications
-from stepbench_tools.printing.markdown import render_markdown
+from stepbench_tools.printing import render_markdown
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary, TrialResult

@@ -28,7 +28,7 @@ from stepbench.experiments.transfer.report import view as transfers
 from stepbench.experiments.transfer.report import words as transfer_words
 from stepbench.report.figures import specifications
 from stepbench.report.words import state_of
-from stepbench_tools.printing.markdown import render_dataset_markdown, render_markdown
+from stepbench_tools.printing import render_dataset_markdown, render_markdown
 
 ROWS = tuple(month(60, days=3))
 OTHER_SECTIONS = ("answer", "distribution", "time", "times", "accounting")

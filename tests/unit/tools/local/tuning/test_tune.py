@@ -6,7 +6,7 @@ import pytest
 from tests.samples.tuning import BROADCAST, CACHED
 
 from stepbench_tools.local.tuning.tune import points_of
-from stepbench_tools.tuning.search import Evaluation
+from stepbench_tools.tuning import Evaluation
 
 
 def test_what_else_the_machine_did_is_no_part_of_a_configuration_s_throughput() -> None:

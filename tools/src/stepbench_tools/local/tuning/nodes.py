@@ -3,6 +3,10 @@ Nodes of Cassandra that are measured in turns: each is started anew, with a tabl
 
 Both of a pair are up for as long as they are compared, in turns of a few seconds, so that what else the machine does
 falls on both; the one whose turn it is not is paused.
+
+Its load are clients that put and get blobs without a pause. Each has a ring of keys that it writes again and again, as
+executions of a DAG do whose objects are removed in the end: files have to be merged, and the store's data stays
+bounded. It reads what it has written, in an order that follows from its number. A failed request ends the evaluation.
 """
 
 from __future__ import annotations
@@ -10,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import random
 import shutil
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
@@ -26,22 +31,85 @@ from stepbench.drivers.cassandra.blobs import CassandraBlobs
 from stepbench.drivers.cassandra.tuning import CassandraTuning, wanted_of
 from stepbench.errors import TargetUnavailableError
 from stepbench.load.process import run_measuring
+from stepbench.model.request import Outcome
 from stepbench.settings import Settings
 from stepbench_tools.local.stores.cassandra.node import Node
-from stepbench_tools.tuning.offered import Turn, offer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from stepbench.clock import Clock
     from stepbench.contracts.tuning import (
         AppliedConfiguration,
         CassandraConfiguration,
         EffectiveConfiguration,
         StoreWorkload,
     )
+    from stepbench.drivers.blobs import BlobStore
     from stepbench.drivers.cassandra.control import Scalar
     from stepbench_tools.local.stores.cassandra.configuration import Installation, Profile
+
+
+RING_BYTES, FEWEST_KEYS, MOST_KEYS = 64 * 2**20, 4, 256
+"""What all clients' keys hold together, about; and how many a client has at least and at most."""
+_ROUNDING = 1e-9
+
+
+class Turn(NamedTuple):
+    """A stretch of load. tag: what keys begin with. counted_s: how long it is."""
+
+    tag: str
+    workload: StoreWorkload
+    counted_s: float
+
+
+def reads_of(workload: StoreWorkload) -> Iterator[bool]:
+    """Yield whether the next request reads, by the workload's share exactly; the first one writes."""
+    owed = 0.0
+    yield False
+    while True:
+        owed += workload.read_share
+        reads = owed >= 1 - _ROUNDING
+        owed -= reads
+        yield reads
+
+
+def keys_of(workload: StoreWorkload) -> int:
+    """Return how many keys each client writes."""
+    return max(FEWEST_KEYS, min(MOST_KEYS, RING_BYTES // (workload.blob_bytes * workload.clients)))
+
+
+async def offer(store: BlobStore, turn: Turn, clock: Clock) -> float:
+    """
+    Return the throughput of an open store, in requests a second.
+
+    Raises:
+        TargetUnavailableError: a request failed.
+    """
+    end_ns = clock.now_ns() + round(turn.counted_s * 1e9)
+    counts = await asyncio.gather(*(_client(store, each, turn, end_ns, clock) for each in range(turn.workload.clients)))
+    return sum(counts) / turn.counted_s
+
+
+async def _client(store: BlobStore, number: int, turn: Turn, end_ns: int, clock: Clock) -> int:
+    """Return how many of one client's requests were answered until the end."""
+    workload, rng = turn.workload, random.Random(number)  # noqa: S311 -- load, no secret
+    blob, keys, written, count = rng.randbytes(workload.blob_bytes), keys_of(workload), 0, 0
+    for reads in reads_of(workload):
+        if reads:
+            _, transfer = await store.get(f"{turn.tag}/{number}-{rng.randrange(min(written, keys))}")
+        else:
+            transfer = await store.put(f"{turn.tag}/{number}-{written % keys}", blob)
+            written += 1
+        if transfer.outcome is not Outcome.OK:
+            message = f"a {'get' if reads else 'put'} of {workload.blob_bytes:,} bytes failed: {transfer.error}"
+            raise TargetUnavailableError(message)
+        if clock.now_ns() >= end_ns:
+            break
+        count += 1
+    return count
+
 
 _READY_POLL_S, _READY_POLLS = 0.1, 300
 _LOAD = TrialPlan(

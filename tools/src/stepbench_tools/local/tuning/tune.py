@@ -18,8 +18,7 @@ from stepbench.errors import LocalEnvironmentError, TargetUnavailableError
 from stepbench.experiments.dataflow.report.words import format_configuration
 from stepbench.tuning.ranges import advised, ranges_for
 from stepbench.tuning.throughput import Throughput
-from stepbench_tools.tuning.confirming import confirm
-from stepbench_tools.tuning.search import BUDGET, Evaluation, search
+from stepbench_tools.tuning import BUDGET, Evaluation, confirm, search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.tuning import CassandraConfiguration, Compaction, Confirmation, StoreWorkload
     from stepbench_tools.local.tuning.nodes import Fleet, TunedNode
-    from stepbench_tools.tuning.search import Searched
+    from stepbench_tools.tuning import Searched
 
 STARTS, RESTARTS, CROSSED = 20, 3, 2
 """Fresh starts that confirm; how often T_r is measured; evaluations of a found configuration under other workloads."""

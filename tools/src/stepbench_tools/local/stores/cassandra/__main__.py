@@ -26,11 +26,11 @@ import psutil
 
 from stepbench.contracts.tuning import COMMANDS, NODE_SETTINGS
 from stepbench.errors import LocalEnvironmentError
-from stepbench_tools.local.interrupts import interruptible, shielded
 from stepbench_tools.local.paths import find_paths
 from stepbench_tools.local.processes import LOOPBACK, terminate
 from stepbench_tools.local.stores.cassandra.configuration import FAST, as_released, find_installation, jars_of
 from stepbench_tools.local.stores.cassandra.node import SERVING, Node
+from stepbench_tools.local.streams import interruptible, shielded
 
 POLL_S = 0.5
 _LIMIT_BYTES = 65_536

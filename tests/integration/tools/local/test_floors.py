@@ -20,14 +20,14 @@ from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.cluster import RANGE, make_call
 from stepbench.errors import LocalEnvironmentError
 from stepbench.records.storage.trial_table import TrialTable
-from stepbench_tools.local.floors import etcd as etcd_floor
-from stepbench_tools.local.floors import measuring as floors
-from stepbench_tools.local.floors.etcd import WatchProbe
-from stepbench_tools.local.floors.measuring import InvokeProbe, measure_floors
+from stepbench_tools.local import floors
+from stepbench_tools.local import watch_floor as etcd_floor
+from stepbench_tools.local.floors import InvokeProbe, measure_floors
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stack import RECEIVER as RECEIVER_OUTPUT
 from stepbench_tools.local.stack import emulator_session, local_client, table
 from stepbench_tools.local.stores.etcd import start_etcd
+from stepbench_tools.local.watch_floor import WatchProbe
 
 if TYPE_CHECKING:
     from pathlib import Path

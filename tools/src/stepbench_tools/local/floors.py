@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import Plan
-    from stepbench_tools.local.floors.etcd import WatchProbe
     from stepbench_tools.local.stack import Stack
+    from stepbench_tools.local.watch_floor import WatchProbe
 
 EVENTS, WARM_UP, PER_S = 200, 20, 20
 DURATION_S = (WARM_UP + EVENTS) / PER_S
@@ -75,7 +75,7 @@ async def _measure(invoke: InvokeProbe | None, etcd: str | None, run_id: str, cl
             probes["async_invoke"] = invoke
             await invoke.start_receiver(first=EVENTS + WARM_UP)
         if etcd is not None:
-            from stepbench_tools.local.floors.etcd import WatchProbe  # noqa: PLC0415 -- of the optional libraries for stores
+            from stepbench_tools.local.watch_floor import WatchProbe  # noqa: PLC0415 -- of the optional libraries for stores
 
             probes["etcd_watch"] = await WatchProbe.open(etcd, f"floor/{run_id}/", EVENTS, clock)
         with gc_paused():

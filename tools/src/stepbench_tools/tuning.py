@@ -4,7 +4,8 @@ The offline search: thirty evaluations at most, most of them chosen by a surroga
 An evaluation starts the store anew with a configuration and returns how its throughput compares with the released
 configuration's, measured beside it in turns: the machine's moods fall on both. What is the best of many noisy values
 is in part the luckiest one. So the best few are evaluated again on new starts by successive rejects, which spend most
-of what is left on those hardest to tell apart; what decides there is only what was measured there.
+of what is left on those hardest to tell apart; what decides there is only what was measured there. Whether the one
+that was found keeps its gain is confirmed by further starts beside the released one.
 
 Source:
     Bergstra, Bardenet, Bengio & Kégl (2011), Algorithms for hyper-parameter optimization, NIPS 24 (the surrogate: TPE,
@@ -18,8 +19,11 @@ import math
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.tuning import CassandraConfiguration
+import numpy as np
+
+from stepbench.contracts.tuning import CassandraConfiguration, Confirmation
 from stepbench.errors import MissingLibraryError, StepbenchError
+from stepbench.stats.quantiles import at_level, min_sample, order_statistic_levels
 from stepbench.tuning.ranges import CACHE_STEP_MIB
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
     import optuna
 
+    from stepbench.contracts.tuning import StoreWorkload
     from stepbench.tuning.ranges import Ranges
 
 BUDGET, LEAST_BUDGET, FINALISTS, PULLS = 30, 3, 4, 8
@@ -185,3 +190,42 @@ def successive_rejects(
     best = left[0]
     others = [each for arm, evaluations in done.items() if arm != best for each in evaluations]
     return (*others, *done[best])
+
+
+_MEDIAN = 0.5
+
+
+def confirm(
+    workload: StoreWorkload, starts: Sequence[Evaluation], *, found_gain: float, predicted_per_s: float
+) -> Confirmation:
+    """
+    Return what starts say that nobody chose the configuration by.
+
+    Args:
+        workload: under which all of them were measured.
+        starts: of one configuration, at least one; each is one value, since turns within a start are alike.
+        found_gain: what the search has seen.
+        predicted_per_s: what the model says.
+    """
+    gains = np.sort([each.gain for each in starts])
+    interval: tuple[float | None, float | None] = (None, None)
+    if gains.size >= min_sample(_MEDIAN):
+        levels = order_statistic_levels(gains.size, _MEDIAN)
+        interval = at_level(gains, levels.low), at_level(gains, levels.high)
+    return Confirmation(
+        workload=workload,
+        configuration=starts[0].configuration,
+        gains=tuple(each.gain for each in starts),
+        found_gain=found_gain,
+        gain=float(np.median(gains)),
+        gain_low=interval[0],
+        gain_high=interval[1],
+        predicted_per_s=predicted_per_s,
+        measured_per_s=statistics.median(value for each in starts for value in each.per_s),
+    )
+
+
+def kept_share(confirmation: Confirmation) -> float | None:
+    """Return how much of the gain above 1 that the search has seen is there on new starts; None where it saw none."""
+    found = confirmation.found_gain - 1
+    return (confirmation.gain - 1) / found if found > 0 else None

@@ -1,18 +1,29 @@
-"""The headline of a run for a terminal of any width: no number and no name is cut, and what is left out is named."""
+"""
+A run on a terminal: its progress while it goes on, and its headline at the end.
+
+Progress is live lines that fit into the terminal, elsewhere a line now and then. The headline is for any width: no
+number and no name is cut, and what is left out is named.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Group
+from rich.live import Live
 from rich.padding import Padding
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 from rich.text import Text
 
 from stepbench import digits
 from stepbench.contracts.experiment import HEADLINE_QUANTILES
 from stepbench.experiments.report.headline import describe_media, headline_tables
+from stepbench.planning.wall_time import Overheads
+from stepbench.progress import Snapshot, activity, fitted_lines, line, share_done
 from stepbench.report.costs import cost_sentences
 from stepbench.report.thresholds import threshold_lines
 from stepbench.report.windows import BARE_TRIGGER
@@ -27,6 +38,11 @@ if TYPE_CHECKING:
     from stepbench.report.document import Table
 
     Row = dict[str, str]
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    Show = Callable[[Snapshot], None]
 
 _NAMES, _CAVEATS = ("trial", "provider"), "caveats"
 _LEFT_OUT_FIRST = (BARE_TRIGGER, "p95", "p90")
@@ -129,3 +145,48 @@ def _named_numbers(headings: Sequence[str], row: Row, width: int) -> list[str]:
 
 def _note(text: str) -> Text:
     return Text(text, style="dim italic")
+
+
+REDRAWS_PER_S = 2
+"""Drawing costs time on the machine that is being measured."""
+EVERY_NS = 15 * 10**9
+_BAR_WIDTH, _ELAPSED_WIDTH = 20, 7
+
+
+@contextlib.contextmanager
+def progress_display(console: Console, overheads: Overheads) -> Iterator[Show]:
+    """Yield the function to call with each snapshot."""
+    if not console.is_terminal:
+        yield PlainLines(console, overheads)
+        return
+    text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True))
+    bar_width = min(_BAR_WIDTH, console.width // 8)
+    bars = Progress(BarColumn(bar_width=bar_width), text, TimeElapsedColumn(), console=console, auto_refresh=False)
+    task: TaskID = bars.add_task("starting", total=1.0)
+    with Live(bars, console=console, refresh_per_second=REDRAWS_PER_S, transient=True) as live:
+
+        def show(snapshot: Snapshot) -> None:
+            room = console.width - bar_width - _ELAPSED_WIDTH - 2
+            first, *others = fitted_lines(snapshot, overheads, room, console.width)
+            bars.update(task, completed=share_done(snapshot, overheads), description=first)
+            live.update(Group(bars, *map(Text, others)))
+
+        yield show
+
+
+class PlainLines:
+    """The display prints a line whenever something else happens, and every 15 s while nothing does."""
+
+    def __init__(self, console: Console, overheads: Overheads) -> None:
+        self._console = console
+        self._overheads = overheads
+        self._last: tuple[int | None, str] | None = None
+        self._at_ns = 0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Print the snapshot, if it is time for a line."""
+        what = (snapshot.trial, activity(snapshot))
+        if what == self._last and snapshot.now_ns - self._at_ns < EVERY_NS:
+            return
+        self._last, self._at_ns = what, snapshot.now_ns
+        self._console.print(line(snapshot, self._overheads), markup=False, highlight=False, soft_wrap=True)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from stepbench.contracts.base import Contract
-from stepbench_tools.local.dashboard.proxy import Server
-from stepbench_tools.local.dashboard.upstream import Upstream
 from stepbench_tools.local.processes import ProcessId, free_port, identify, spawn, wait_for_start
-from stepbench_tools.local.stack import local_stack
+from stepbench_tools.local.proxy import Server
+from stepbench_tools.local.stack import Upstream, local_stack
 from stepbench_tools.local.state import read_state
 
 if TYPE_CHECKING:

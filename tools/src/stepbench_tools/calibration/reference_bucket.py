@@ -4,25 +4,34 @@ The bucket that the real program reads from, on loopback: it hands pieces over a
 It plays as much of AWS as `experiments.transfer.program` needs: the bucket of files (a GET, answered at the pace
 that is drawn for the transfer whose number the key has), the results bucket (what is PUT there is kept) and the results
 table (whose flags are never set). The truth is what happened, not what was drawn: a piece that goes out late says so.
+
+    python -m stepbench_tools.calibration.reference_bucket TASKS
+
+runs that program once for each task of a file, a line each, as a Fargate task would be started for it. Each run has a
+sandbox of its own; to start a process for each would take longer than most of the transfers.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import socketserver
+import sys
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.experiments.transfer.program.__main__ import main as run_program
 from stepbench.wire.kernel_stamps import ask_for_stamps, receive_stamped
-from stepbench_tools.calibration.reference_bucket.jitter import FILE_BYTES, PIECE_BYTES, TrueTransfer, draw_fate
+from stepbench_tools.calibration.transfers import FILE_BYTES, PIECE_BYTES, TrueTransfer, draw_fate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench_tools.calibration.reference_bucket.jitter import Jitter
+    from stepbench_tools.calibration.transfers import Jitter
 
 LOOPBACK = "127.0.0.1"
 FILES, RESULTS = "files", "results"
@@ -161,3 +170,18 @@ def _length(head: bytes) -> int:
 def _sleep_until(at_ns: int) -> None:
     if (left_ns := at_ns - time.time_ns()) > 0:
         time.sleep(left_ns / 1e9)
+
+
+def read_tasks(tasks: Path) -> None:
+    """
+    Run them one after the other; the environment says where the bucket is.
+
+    The program's lines are for a log group, which is not read here: what is left to print is what ended it.
+    """
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        for task in tasks.read_text(encoding="utf-8").splitlines():
+            run_program({**os.environ, "TRANSFER_TASK": task})
+
+
+if __name__ == "__main__":
+    read_tasks(Path(sys.argv[1]))

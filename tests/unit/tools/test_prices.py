@@ -18,7 +18,7 @@ from stepbench.costs.price_table import (
     price_table,
 )
 from stepbench.costs.prices import Price, instance
-from stepbench_tools.prices.price_list import ListedPrice, PriceListError, asked_for, find_filter, refresh, select
+from stepbench_tools.prices import ListedPrice, PriceListError, asked_for, find_filter, refresh, select
 
 TABLE = price_table()
 ALL = {value.key for value in vars(prices).values() if isinstance(value, Price)}

@@ -8,7 +8,7 @@ from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.identity import CANARY_PHASE
 from stepbench.records.formats.t4 import Entry, pack
-from stepbench_tools.local.floors.measuring import EVENTS, PER_S, WARM_UP, arrivals, pace
+from stepbench_tools.local.floors import EVENTS, PER_S, WARM_UP, arrivals, pace
 
 
 def entry(sequence: int, t4_ns: int) -> Entry:

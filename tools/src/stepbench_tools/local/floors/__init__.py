@@ -1,1 +1,0 @@
-"""Floors are what an invocation and a store take by themselves, on this machine."""

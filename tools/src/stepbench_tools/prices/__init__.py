@@ -1,1 +1,0 @@
-"""The price list: asked of AWS, and turned into the table that estimates and costs read."""

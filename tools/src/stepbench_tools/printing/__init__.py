@@ -1,1 +1,0 @@
-"""A run in Markdown and JUnit, and runs side by side."""
