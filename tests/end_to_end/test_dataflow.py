@@ -18,7 +18,7 @@ from tests.samples.dags import SMALL, dataflow_trial, stage
 
 from stepbench.contracts.dataflow.dag import MAX_INLINE_TASKS, Dag
 from stepbench.contracts.identity import EventId
-from stepbench.drivers.cassandra.keyspace import keyspace_of
+from stepbench.drivers.cassandra.access import keyspace_of
 from stepbench.workload.topology import all_objects, object_key
 from stepbench_tools.local.stack import DATAFLOW
 

@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -47,8 +48,8 @@ def collected() -> dict[str, dict[str, set[str]]]:
 
 def test_every_room_has_a_target() -> None:
     """Whatever is derived from `Target`, which is nearly all here, does not miss a store that is not in it."""
-    folders = [path.parent.name for path in (PACKAGE / "drivers").glob("*/__init__.py")]
-    rooms = {folder for folder in folders if hasattr(import_module(f"{DRIVERS}.{folder}"), "ROOM")}
+    names = [module.name for module in iter_modules([str(PACKAGE / "drivers")])]
+    rooms = {name for name in names if hasattr(import_module(f"{DRIVERS}.{name}"), "ROOM")}
     files = {FilesTarget.model_fields["store"].default}  # which is no store of triggers and operations
     assert rooms == target_models().keys() | files
 

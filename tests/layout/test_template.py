@@ -21,9 +21,9 @@ from stepbench.contracts.capacity import Metric
 from stepbench.contracts.phase import SLICE_S
 from stepbench.contracts.runs import RunRecord
 from stepbench.contracts.workload import Kind, ProductRecord, Workload
-from stepbench.drivers.dynamodb.requests import OperationRequests
+from stepbench.drivers.dynamodb.operations import OperationRequests
 from stepbench.drivers.etcd.cluster import TEAR_DOWN_TURN_S
-from stepbench.drivers.etcd.maintenance import DEFRAGMENT_LIMIT_S
+from stepbench.drivers.etcd.store import DEFRAGMENT_LIMIT_S
 from stepbench.drivers.preload import PRELOAD_FOR_S
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S
 from stepbench.planning.requests import parse_request

@@ -323,7 +323,7 @@ def _not_seen(roles: Roles) -> Iterator[Call]:
             context = {"lambda:FunctionArn": roles.arn(function)}
             why = "MiniStack finds no action in the request: drivers/dynamodb/trigger.py"
             yield Call(role, "lambda:DeleteEventSourceMapping", mapping, why, context)
-    why = "a table's units, which the emulator's own utilisation stands for: drivers/dynamodb/meter.py"
+    why = "a table's units, which the emulator's own utilisation stands for: drivers/dynamodb/__init__.py"
     yield Call("MeasureUtilisationFunction", "dynamodb:DescribeTable", _TARGET_TABLE, why)
     why = (
         "runs that are set against earlier ones: stages/run_regressions.py, and who is to confirm one: conclude_run.py"

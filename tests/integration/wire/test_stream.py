@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from stepbench.wire.cql.stream import CqlStream, StartedRow
+from stepbench.drivers.blobs import IDLE_S, StreamPool
+from stepbench.drivers.cassandra.chunks import CqlStream, StartedRow
+from stepbench.drivers.redis.blobs import RespStream
 from stepbench.wire.http1.stream import HttpStream
-from stepbench.wire.resp.stream import RespStream
 from stepbench.wire.stream import ByteStream, StreamEndedError
-from stepbench.wire.stream_pool import IDLE_S, StreamPool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

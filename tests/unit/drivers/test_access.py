@@ -13,8 +13,8 @@ from stepbench.drivers.registry import room_of
 from stepbench.errors import PlanError, TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import CONNECTION_CLOSED, GARBAGE, how_to_log_in
 from stepbench.settings import Settings
+from stepbench.wire.resp import ErrorReply
 from stepbench.wire.resp.connection import LoginRefusedError
-from stepbench.wire.resp.values import ErrorReply
 
 
 def _build(store: str, endpoint: str | None = None, **settings: str) -> None:

@@ -23,8 +23,8 @@ from stepbench.model.errors import (
 )
 from stepbench.wire.cql.answers import CqlError
 from stepbench.wire.cql.connection import CqlRefusedError
+from stepbench.wire.resp import ErrorReply
 from stepbench.wire.resp.connection import LoginRefusedError
-from stepbench.wire.resp.values import ErrorReply
 
 PASSING = [
     ConnectionRefusedError(111, "Connection refused"),

@@ -15,7 +15,7 @@ from tests.support.memory_driver import MemoryDriver
 from stepbench.contracts.documents import Served
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput, StateError, TearDownTargetInput
-from stepbench.drivers.aws.access import AwsAccess
+from stepbench.drivers.aws import AwsAccess
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import find_served

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stepbench.clock import AnchoredClock
-from stepbench.wire.cql import frames as cql
+from stepbench.wire import cql
 from stepbench.wire.cql.answers import Row, refusal, rows
 from stepbench.wire.cql.connection import CqlEndpoint, connect_cql
 from stepbench_tools.local.processes import terminate

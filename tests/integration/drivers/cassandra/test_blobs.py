@@ -12,9 +12,8 @@ from tests.support.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, ho
 from tests.support.fault_proxy import plain
 
 from stepbench.clock import AnchoredClock
-from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraLimits
+from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraLimits, keyspace_of
 from stepbench.drivers.cassandra.blobs import CassandraBlobs
-from stepbench.drivers.cassandra.keyspace import keyspace_of
 from stepbench.model.request import Outcome
 from stepbench.settings import Settings
 

@@ -24,8 +24,7 @@ from tests.support.listening import listening_addresses
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.cassandra.access import CassandraLimits
-from stepbench.drivers.cassandra.keyspace import drop_statement, keyspace_of
+from stepbench.drivers.cassandra.access import CassandraLimits, drop_statement, keyspace_of
 from stepbench.drivers.cassandra.operations import CassandraOperations
 from stepbench.drivers.protocol import Driver
 from stepbench.model.request import Outcome, perform

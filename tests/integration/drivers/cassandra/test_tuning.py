@@ -13,13 +13,12 @@ from tests.support.contracts.operations_subject import operations_spec
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.tuning import CassandraConfiguration
-from stepbench.drivers.cassandra.access import CassandraAccess
-from stepbench.drivers.cassandra.keyspace import keyspace_of
+from stepbench.drivers.cassandra.access import CassandraAccess, keyspace_of
 from stepbench.drivers.cassandra.statements import create_statements
 from stepbench.drivers.registry import room_of
 from stepbench.errors import TargetUnavailableError
 from stepbench.settings import Settings
-from stepbench.wire.cql import frames as cql
+from stepbench.wire import cql
 from stepbench_tools.local.paths import find_paths
 from stepbench_tools.local.processes import await_end, family, terminate
 from stepbench_tools.local.stores.cassandra.node import start_supervised

@@ -23,9 +23,8 @@ from tests.support.fault_proxy.faults import http_answer
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers import preload as preloading
-from stepbench.drivers.aws.access import ANSWER_LIMIT_S
-from stepbench.drivers.dynamodb.operations import PRELOAD_LANES
-from stepbench.drivers.dynamodb.requests import BATCH_ITEMS, OperationRequests
+from stepbench.drivers.aws import ANSWER_LIMIT_S
+from stepbench.drivers.dynamodb.operations import BATCH_ITEMS, PRELOAD_LANES, OperationRequests
 from stepbench.drivers.protocol import Scalable
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.request import CoroutineRequest, Outcome, perform, result_of

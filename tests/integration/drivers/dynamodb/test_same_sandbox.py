@@ -12,7 +12,7 @@ from tests.support.contracts.life import running
 from tests.support.contracts.trigger_subject import contract_spec, contract_write
 
 from stepbench.clock import AnchoredClock
-from stepbench.drivers.dynamodb.same_sandbox import SameSandboxDriver
+from stepbench.drivers.dynamodb.trigger import SameSandboxDriver
 from stepbench.errors import PlanError
 from stepbench.experiments.registry import build_driver
 from stepbench.model.request import Outcome, perform

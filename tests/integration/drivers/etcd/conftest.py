@@ -115,7 +115,7 @@ def _encode(text: str) -> str:
 @pytest.fixture
 def one_member(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tear-downs not wait for compactions of other members: the only one has ended its own when it answers."""
-    monkeypatch.setattr("stepbench.drivers.etcd.maintenance.SETTLE_S", 0.01)
+    monkeypatch.setattr("stepbench.drivers.etcd.store.SETTLE_S", 0.01)
 
 
 @pytest.fixture

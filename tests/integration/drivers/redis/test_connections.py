@@ -21,7 +21,7 @@ from tests.support.contracts.operations_subject import contents_of, operating, o
 from tests.support.fault_proxy import Cut, Rule, fault_proxy, plain
 
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.redis.connections import CommandRequest
+from stepbench.drivers.redis.commands import CommandRequest
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.model.errors import WITHDRAWN
 from stepbench.model.request import CoroutineRequest, Outcome, Request, Result, perform, result_of

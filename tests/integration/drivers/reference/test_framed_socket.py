@@ -15,8 +15,7 @@ import uvloop
 from tests.samples.ports import UNSERVED_PORT
 
 from stepbench.clock import SystemClock
-from stepbench.drivers.reference.framed_socket import FramedSocket
-from stepbench.drivers.reference.frames import Frame, FrameKind, encode_frame
+from stepbench.drivers.reference.frames import Frame, FramedSocket, FrameKind, encode_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

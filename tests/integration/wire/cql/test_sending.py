@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.wire.conftest import two_ends, until
 
+from stepbench.wire.cql import CqlRequest, Opcode
 from stepbench.wire.cql.connection import NOTHING, CqlConnection
-from stepbench.wire.cql.frames import CqlRequest, Opcode
 from stepbench.wire.socket import OutgoingBytes
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncIterator
 
-    from stepbench.wire.cql.frames import CqlFrame
+    from stepbench.wire.cql import CqlFrame
 
 ASKED = CqlRequest(Opcode.EXECUTE, b"asked")
 BIG = CqlRequest(Opcode.EXECUTE, bytes(50_000_000))

@@ -15,7 +15,7 @@ from stepbench.clock import AnchoredClock
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.cluster import PUT, RANGE, STATUS, WATCH
 from stepbench.load.process import gc_paused
-from stepbench.wire.http2.frames import END_HEADERS, END_STREAM, GOAWAY, HEADERS, SETTINGS, encode_frame
+from stepbench.wire.http2 import END_HEADERS, END_STREAM, GOAWAY, HEADERS, SETTINGS, encode_frame
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.wire.http2.grpc_connection import (
     GrpcConnected,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepbench.wire.resp.cluster import Node, Redirect, SlotMap, key_slot, parse_redirect
-from stepbench.wire.resp.values import ErrorReply
+from stepbench.wire.resp import ErrorReply, Node, Redirect, SlotMap, key_slot, parse_redirect
 from stepbench_tools.local.processes import free_port
 
 if TYPE_CHECKING:

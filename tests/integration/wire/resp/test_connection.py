@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from tests.samples.ports import UNSERVED_PORT
 
+from stepbench.wire.resp import ErrorReply, MapReply, Push
 from stepbench.wire.resp.connection import Login, LoginRefusedError
 from stepbench.wire.resp.requests import ReplyLimits
-from stepbench.wire.resp.values import ErrorReply, MapReply, Push
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

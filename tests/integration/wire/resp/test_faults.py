@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.support.fault_proxy import Cut, Delay, Drop, FaultProxy, Limit, Rule, fault_proxy, plain
 
 from stepbench.clock import AnchoredClock
+from stepbench.wire.resp import MalformedReplyError, Push
 from stepbench.wire.resp.connection import Login, RespConnection
 from stepbench.wire.resp.requests import ReplyLimits, RespReader, encode_command
-from stepbench.wire.resp.values import MalformedReplyError, Push
 from stepbench.wire.socket import OutgoingBytes
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from tests.integration.wire.conftest import Connect
 
+    from stepbench.wire.resp import Reply
     from stepbench.wire.resp.connection import RespAnswer
-    from stepbench.wire.resp.values import Reply
     from stepbench_tools.local.processes import LocalStore
 
     Ended = list[tuple[int, Reply, str]]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.integration.wire.conftest import Connect
 
-    from stepbench.wire.resp.values import Reply
+    from stepbench.wire.resp import Reply
     from stepbench_tools.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores

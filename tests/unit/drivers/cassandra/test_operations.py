@@ -8,8 +8,8 @@ from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.cassandra.statements import create_statements, judge, statements_of, steps_of
 from stepbench.model.request import Outcome, Request
+from stepbench.wire.cql import CqlFrame, Opcode
 from stepbench.wire.cql.connection import NOTHING, CqlAnswer
-from stepbench.wire.cql.frames import CqlFrame, Opcode
 from stepbench.workload.checks import RecordCheck
 from stepbench.workload.operations import Contents
 

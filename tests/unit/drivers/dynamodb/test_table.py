@@ -12,8 +12,8 @@ from tests.support.contracts.trigger_subject import contract_spec, contract_writ
 from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.capacity import AutoscaledCapacity, ProvisionedCapacity, ServerlessCapacity
-from stepbench.contracts.phase import Scale
-from stepbench.drivers.aws.access import AwsAccess
+from stepbench.contracts.plan import Scale
+from stepbench.drivers.aws import AwsAccess
 from stepbench.drivers.dynamodb.table import (
     ACTIVE_WITHIN_NS,
     SERVICE,
@@ -23,7 +23,7 @@ from stepbench.drivers.dynamodb.table import (
     table_request,
 )
 from stepbench.drivers.dynamodb.trigger import DynamoDbDriver
-from stepbench.drivers.postgresql.cluster import BEFORE, Bounds, ClusterCapacity
+from stepbench.drivers.postgresql.server import BEFORE, Bounds, ClusterCapacity
 from stepbench.drivers.postgresql.trigger import PostgresqlDriver
 from stepbench.drivers.s3.trigger import S3Driver
 from stepbench.errors import PlanError, TargetUnavailableError

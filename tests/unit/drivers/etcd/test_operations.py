@@ -11,7 +11,7 @@ from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd import etcd_pb2 as pb
-from stepbench.drivers.etcd.answers import range_result, write_result
+from stepbench.drivers.etcd.channels import range_result, write_result
 from stepbench.drivers.etcd.operations import EtcdOperations
 from stepbench.model.errors import GARBAGE
 from stepbench.model.request import Outcome, Result

@@ -11,7 +11,7 @@ from tests.support.contracts.trigger_subject import contract_spec
 from tests.support.fake_clock import FakeClock
 
 from stepbench.drivers.etcd import etcd_pb2 as pb
-from stepbench.drivers.etcd.answers import ABANDONED, read_error, read_outcome
+from stepbench.drivers.etcd.channels import ABANDONED, read_error, read_outcome
 from stepbench.drivers.etcd.cluster import DEFAULT_LIMITS, EtcdCluster
 from stepbench.drivers.etcd.trigger import parse_watch
 from stepbench.errors import TargetUnavailableError

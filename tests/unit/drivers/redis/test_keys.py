@@ -8,7 +8,7 @@ from tests.support.fake_clock import FakeClock
 
 from stepbench.drivers.redis.keys import CLEAR_LIMIT_S, FIND_LIMIT_S, RedisKeys
 from stepbench.errors import TargetUnavailableError
-from stepbench.wire.resp.cluster import Node
+from stepbench.wire.resp import Node
 from stepbench.wire.resp.connection import RespAnswer
 
 NODE = Node("store.test", 6379)

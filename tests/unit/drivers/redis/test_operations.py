@@ -15,15 +15,14 @@ from stepbench.errors import PlanError
 from stepbench.model.errors import connect_error
 from stepbench.model.request import Outcome, Request
 from stepbench.settings import Settings
-from stepbench.wire.resp.cluster import Node
+from stepbench.wire.resp import ErrorReply, Node
 from stepbench.wire.resp.connection import RespAnswer
-from stepbench.wire.resp.values import ErrorReply
 from stepbench.workload.checks import RecordCheck
 from stepbench.workload.operations import Contents
 from stepbench.workload.products import hash_fields
 
 if TYPE_CHECKING:
-    from stepbench.wire.resp.values import Reply
+    from stepbench.wire.resp import Reply
 
 BLOBS = Workload()
 PRODUCTS = Workload.model_validate({"record": {"shape": "product"}})

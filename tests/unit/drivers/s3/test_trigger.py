@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from stepbench.drivers.s3.trigger import (
     DELETED,
+    ObjectVersions,
     has_notification,
     notification,
     with_notification,
     without_notification,
 )
+from stepbench.errors import TargetUnavailableError
 
 ARN = "arn:aws:lambda:us-east-1:000000000000:function:ReceiveEvents"
 OURS = notification("aaaaaaaaaa-0000", "aaaaaaaaaa-0000/", ARN)
@@ -48,3 +52,31 @@ def test_s3s_own_spelling_of_the_rule_is_read() -> None:
     """S3 answers "Prefix" where it was told "prefix"; unread, each retry would add an entry, which S3 refuses."""
     answered = {**OURS, "Filter": {"Key": {"FilterRules": [{"Name": "Prefix", "Value": "aaaaaaaaaa-0000/"}]}}}
     assert has_notification({"LambdaFunctionConfigurations": [answered]}, "aaaaaaaaaa-0000/")
+
+
+class EndlessList:
+    """A bucket whose every page says that there is another."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+
+    async def client(self) -> Any:  # noqa: ANN401 -- boto3's
+        """Return what `call` is given a method of."""
+        return self
+
+    def list_object_versions(self) -> None:
+        """Name the method."""
+
+    async def call(self, _method: object, **_request: object) -> dict[str, Any]:
+        """Answer."""
+        self.pages += 1
+        return {"IsTruncated": True, "NextKeyMarker": f"{self.pages}", "NextVersionIdMarker": "v"}
+
+
+async def test_a_list_without_end_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its pages is in time."""
+    monkeypatch.setattr("stepbench.drivers.s3.trigger.LISTED_FOR_S", 0.05)
+    bucket: Any = EndlessList()
+    with pytest.raises(TargetUnavailableError, match="its objects were not listed"):
+        await ObjectVersions(bucket, "bucket", "tag").keys()
+    assert bucket.pages > 0

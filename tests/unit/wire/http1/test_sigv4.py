@@ -14,8 +14,8 @@ from botocore.credentials import Credentials as BotocoreCredentials
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stepbench.wire.http1.checked_body import UNSIGNED
 from stepbench.wire.http1.sigv4 import Credentials, Form, Signer, amz_date, s3_path
+from stepbench.wire.http1.stream import UNSIGNED
 
 Headers = dict[str, str]
 

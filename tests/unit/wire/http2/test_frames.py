@@ -10,7 +10,7 @@ from hpack import Encoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepbench.wire.http2.frames import (
+from stepbench.wire.http2 import (
     CONTINUATION,
     DATA,
     END_HEADERS,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fake_clock import START_NS, FakeClock
 
-from stepbench.wire.http2.frames import END_HEADERS, END_STREAM, HEADERS, ErrorCode, Head, encode_frame
+from stepbench.wire.http2 import END_HEADERS, END_STREAM, HEADERS, ErrorCode, Head, encode_frame
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus, MalformedMessageError, MessageReader, prefixed
 from stepbench.wire.http2.grpc_call import Subscription, UnaryCall
 from stepbench.wire.http2.grpc_connection import GrpcConnection, GrpcLimits

@@ -10,7 +10,7 @@ from hpack import Decoder, Encoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepbench.wire.http2.frames import (
+from stepbench.wire.http2 import (
     DATA,
     END_HEADERS,
     END_STREAM,
@@ -33,7 +33,7 @@ from stepbench.wire.http2.streams import StreamEnd
 from stepbench.wire.socket import OutgoingBytes
 
 if TYPE_CHECKING:
-    from stepbench.wire.http2.frames import Head, Http2Frame
+    from stepbench.wire.http2 import Head, Http2Frame
 
 HEAD = ((":status", "200"), ("content-type", "application/grpc"))
 TRAILERS = (("grpc-status", "0"), ("grpc-message", ""))

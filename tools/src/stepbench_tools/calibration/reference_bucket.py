@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.experiments.transfer.program.__main__ import main as run_program
-from stepbench.wire.kernel_stamps import ask_for_stamps, receive_stamped
+from stepbench.wire.socket import ask_for_stamps, receive_stamped
 from stepbench_tools.calibration.transfers import FILE_BYTES, PIECE_BYTES, TrueTransfer, draw_fate
 
 if TYPE_CHECKING:

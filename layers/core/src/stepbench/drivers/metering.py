@@ -1,26 +1,83 @@
 """
-The meter of a trial's store: the metric that the stack's parameter names, else what the store's room offers.
+The utilisation of a store by a metric of CloudWatch over whole periods: that of a stack's parameter, or another.
 
 A meter is no part of a driver: it needs neither the store's client library nor a way to its network.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
 from stepbench.contracts.capacity import Metric
-from stepbench.drivers.cloudwatch import MetricSeries, read_utilisation
-from stepbench.drivers.protocol import Meter, Reading
-from stepbench.drivers.registry import room_of
+from stepbench.drivers.protocol import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-    from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.target import Target
     from stepbench.settings import Settings
+
+
+class MetricSeries(NamedTuple):
+    """
+    A metric with some sets of dimensions, each of which has a series of values.
+
+    full: the value of what can do no more. text: names the metric in a reading.
+    """
+
+    namespace: str
+    metric: str
+    dimensions: Sequence[Mapping[str, str]]
+    statistic: str
+    period_s: int
+    full: float
+    text: str
+
+
+def read_utilisation(aws: Callable[[str], Any], series: MetricSeries, from_ns: int, to_ns: int) -> Reading:
+    """
+    Return the largest of the series' averages, as a share of `full`, over the whole periods between two moments.
+
+    CloudWatch's periods begin at whole multiples of their length.
+    """
+    text, period_s = series.text, series.period_s
+    first, last = math.ceil(from_ns / (period_s * 10**9)), to_ns // (period_s * 10**9)
+    if last <= first:
+        whole = f"{text} has a value every {period_s} s, and the phase held no whole one"
+        return Reading(None, whole=True, text=whole)
+    found = _fetch_series(aws, series, first * period_s, last * period_s)
+    each = [sum(values) / len(values) / series.full if values else None for values in found]
+    averages = [average for average in each if average is not None]
+    if not averages:
+        return Reading(None, whole=False, text=f"{text} has no value yet")
+    came, periods = min(map(len, found)), last - first
+    counted = f"{came} of {periods}" if came < periods else f"{periods}"
+    plural = "s" if periods > 1 else ""
+    shares = ", ".join("unknown" if average is None else f"{100 * average:.0f} %" for average in each)
+    busiest = f", the busiest of {len(found)} ({shares})" if len(found) > 1 else ""
+    return Reading(max(averages), came >= periods, f"{text}: {counted} period{plural} of {period_s} s{busiest}")
+
+
+def _fetch_series(aws: Callable[[str], Any], series: MetricSeries, begin_s: int, end_s: int) -> list[list[float]]:
+    queries = [_format_query(number, series) for number in range(len(series.dimensions))]
+    begin, end = datetime.fromtimestamp(begin_s, UTC), datetime.fromtimestamp(end_s, UTC)
+    answer = aws("cloudwatch").get_metric_data(MetricDataQueries=queries, StartTime=begin, EndTime=end)
+    found = {each["Id"]: zip(each["Timestamps"], each["Values"], strict=True) for each in answer["MetricDataResults"]}
+    return [[float(value) for at, value in found.get(query["Id"], ()) if begin <= at < end] for query in queries]
+
+
+def _format_query(number: int, series: MetricSeries) -> dict[str, Any]:
+    metric = {
+        "Namespace": series.namespace,
+        "MetricName": series.metric,
+        "Dimensions": [{"Name": key, "Value": value} for key, value in series.dimensions[number].items()],
+    }
+    statistic = {"Metric": metric, "Period": series.period_s, "Stat": series.statistic}
+    return {"Id": f"m{number}", "MetricStat": statistic}
 
 
 def metric_parameter(store: str) -> str:
@@ -44,20 +101,6 @@ def metric_of(target: Target, settings: Settings) -> Metric | None:
         where = ".".join(str(part) for part in first["loc"])
         message = f"{parameter} is no metric: {f'{where}: ' if where else ''}{first['msg']}"
         raise ValueError(message) from error
-
-
-def build_meter(spec: TrialSpec, settings: Settings, aws: Callable[[str], Any]) -> Meter | None:
-    """
-    Return the meter of a trial's store; None where the stack knows no metric of it.
-
-    Raises:
-        ValueError: as `metric_of`.
-    """
-    metric = metric_of(spec.offered.target, settings)
-    if metric is not None:
-        return MetricMeter(metric, aws)
-    build = room_of(spec.offered.target).meter
-    return build(spec, settings, aws) if build else None
 
 
 class MetricMeter:

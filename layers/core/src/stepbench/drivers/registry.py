@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from stepbench.contracts.target import (
     CassandraTarget,
@@ -15,15 +15,18 @@ from stepbench.contracts.target import (
     S3Target,
 )
 from stepbench.contracts.transfer.plan import FilesTarget
+from stepbench.drivers.metering import MetricMeter, metric_of
 from stepbench.errors import PlanError, Problem
 from stepbench.wire.addresses import endpoint_error, parse_endpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.transfer.plan import AnyTarget
     from stepbench.drivers.blobs import BlobStore
-    from stepbench.drivers.protocol import Driver, StoreRoom
+    from stepbench.drivers.protocol import Driver, Meter, StoreRoom
     from stepbench.settings import Settings
 
 
@@ -82,6 +85,20 @@ def build_blobs(spec: TrialSpec, settings: Settings, clock: Clock) -> BlobStore:
     if build is None:
         raise _lacks(spec, "blobs")
     return build(spec, settings, clock)
+
+
+def build_meter(spec: TrialSpec, settings: Settings, aws: Callable[[str], Any]) -> Meter | None:
+    """
+    Return the meter of a trial's store; None where the stack knows no metric of it.
+
+    Raises:
+        ValueError: as `metric_of`.
+    """
+    metric = metric_of(spec.offered.target, settings)
+    if metric is not None:
+        return MetricMeter(metric, aws)
+    build = room_of(spec.offered.target).meter
+    return build(spec, settings, aws) if build else None
 
 
 def _lacks(spec: TrialSpec, what: str) -> PlanError:

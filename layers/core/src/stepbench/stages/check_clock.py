@@ -20,7 +20,7 @@ import boto3
 from stepbench.clock import Clock, SystemClock
 from stepbench.contracts.tasks import CheckClockInput, CheckClockOutput
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.aws.access import open_wire
+from stepbench.drivers.aws import open_wire
 from stepbench.drivers.dynamodb.items import ItemRequests
 from stepbench.errors import TargetUnavailableError
 from stepbench.load.process import measuring_runner

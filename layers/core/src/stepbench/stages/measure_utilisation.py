@@ -11,8 +11,8 @@ from stepbench.contracts.findings import Utilisation
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.rules.load import METRICS_WAIT_S
 from stepbench.contracts.tasks import MeasureUtilisationInput, MeasureUtilisationOutput
-from stepbench.drivers.metering import build_meter
 from stepbench.drivers.protocol import Meter, Reading
+from stepbench.drivers.registry import build_meter
 from stepbench.model.request import Outcome
 from stepbench.records.storage import layout
 from stepbench.records.storage.stored import phase_files

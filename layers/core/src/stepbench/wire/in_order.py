@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from stepbench.clock import Clock
-    from stepbench.wire.connect import Destination, Dialled
-    from stepbench.wire.tls import TlsSession
+    from stepbench.wire.connect import Destination, Dialled, TlsSession
 
 AnswerT = TypeVar("AnswerT")
 TimedT = TypeVar("TimedT")

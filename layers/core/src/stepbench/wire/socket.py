@@ -1,8 +1,8 @@
 """
 A client's socket for bytes, plain or with TLS, without an asyncio transport between the stamps and the system calls.
 
-The send is the statement after the stamp, and the stamp the statement after the receipt. Of
-TLS, the encryption comes before the former and the decryption after the latter.
+The send is the statement after the stamp, and the stamp the statement after the receipt. Of TLS, the encryption comes
+before the former and the decryption after the latter.
 
 uvloop calls a reader once when a connection is reset, and never again: libuv's poll handle stops at EPOLLERR. What the
 reset has left to be read, and the reset itself behind it, are found by a second look a little later.
@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING
@@ -24,10 +25,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.clock import Clock
-    from stepbench.wire.tls import TlsSession
+    from stepbench.wire.connect import TlsSession
 
     OnArrival = Callable[[int, bytes], None]
     """Given when the bytes were in hand (ns since the epoch) and the bytes, decrypted."""
+
+
+_SO_TIMESTAMPNS = 35
+"""Python has no name for it; the number is the same on every architecture of Lambda and Fargate."""
+_TIMESPEC = struct.Struct("@ll")
+_STAMP_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
+
+
+def ask_for_stamps(of: socket.socket) -> None:
+    """Have what comes in stamped; what a listening socket accepts has that from it."""
+    of.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+
+
+def receive_stamped(connected: socket.socket, most_bytes: int) -> tuple[bytes, int | None]:
+    """
+    Receive, and return when the last of the bytes came in, ns since the epoch by CLOCK_REALTIME, if the kernel says.
+
+    Source:
+        Linux, Documentation/networking/timestamping.rst, section 1.1 (SO_TIMESTAMPNS; for TCP, of the last byte read).
+    """
+    data, ancillary, _, _ = connected.recvmsg(most_bytes, _STAMP_SPACE)
+    for level, kind, stamp in ancillary:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+            seconds, nanoseconds = _TIMESPEC.unpack_from(stamp)
+            return data, int(seconds * 1_000_000_000 + nanoseconds)
+    return data, None
+
 
 _READ_BYTES = 64 * 1024  # with 256 KB a small receipt takes 15 µs more: the allocation is a system call then
 _SECOND_READ_S = 0.1

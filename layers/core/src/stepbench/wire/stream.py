@@ -20,7 +20,7 @@ from stepbench.wire.socket import loss_reason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.wire.tls import TlsSession
+    from stepbench.wire.connect import TlsSession
 
     Piece = bytes | bytearray | memoryview
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.target import ReferenceTarget
-    from stepbench.drivers.reference.framed_socket import FramedSocket
+    from stepbench.drivers.reference.frames import FramedSocket
 
 SPIN_NS = 40_000
 _TAG = re.compile(r"[a-z0-9-]{1,60}")

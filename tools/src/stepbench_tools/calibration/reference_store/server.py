@@ -31,8 +31,7 @@ import stepbench
 from stepbench.clock import SystemClock
 from stepbench.contracts.identity import TAG_CHARS
 from stepbench.contracts.target import ReferenceTarget
-from stepbench.drivers.reference.framed_socket import FramedSocket
-from stepbench.drivers.reference.frames import Frame, FrameKind, decode_write, encode_frame
+from stepbench.drivers.reference.frames import Frame, FramedSocket, FrameKind, decode_write, encode_frame
 from stepbench.load.process import gc_paused
 from stepbench_tools.calibration.reference_store.deliveries import ReferenceStore, RefusedError
 

@@ -16,17 +16,22 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import CassandraTarget
-from stepbench.drivers.blobs import TransferTimes, verdict_of, view_of
-from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, CassandraLimits, server_name
-from stepbench.drivers.cassandra.chunks import Assembly, ChunkedTransfer, create_table, statements_of
-from stepbench.drivers.cassandra.keyspace import CONSISTENCIES, TrialKeyspace, create_keyspace
+from stepbench.drivers.blobs import StreamPool, TransferTimes, verdict_of, view_of
+from stepbench.drivers.cassandra.access import (
+    CONSISTENCIES,
+    DEFAULT_LIMITS,
+    CassandraAccess,
+    CassandraLimits,
+    TrialKeyspace,
+    create_keyspace,
+    server_name,
+)
+from stepbench.drivers.cassandra.chunks import Assembly, ChunkedTransfer, CqlStream, create_table, statements_of
 from stepbench.model.errors import GARBAGE, lost_connection
 from stepbench.model.request import Outcome
-from stepbench.wire.cql import frames as cql
+from stepbench.wire import cql
 from stepbench.wire.cql.answers import prepared_id, refusal, rows
-from stepbench.wire.cql.stream import CqlStream
 from stepbench.wire.stream import StreamEndedError
-from stepbench.wire.stream_pool import StreamPool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -16,11 +16,19 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.workload import Workload
-from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, CassandraLimits, server_name
-from stepbench.drivers.cassandra.connections import NEEDS_NEW_CONNECTION, StatementRequest, failure_name
-from stepbench.drivers.cassandra.keyspace import CONSISTENCIES, TrialKeyspace
+from stepbench.drivers.cassandra.access import (
+    CONSISTENCIES,
+    DEFAULT_LIMITS,
+    CassandraAccess,
+    CassandraLimits,
+    TrialKeyspace,
+    server_name,
+)
 from stepbench.drivers.cassandra.statements import (
+    NEEDS_NEW_CONNECTION,
+    StatementRequest,
     create_statements,
+    failure_name,
     judge,
     statements_of,
     steps_of,
@@ -29,7 +37,7 @@ from stepbench.drivers.cassandra.statements import (
 from stepbench.drivers.preload import preload_records
 from stepbench.errors import StepbenchError, TargetUnavailableError
 from stepbench.model.request import ConnectionParts, CoroutineRequest, Outcome, Result
-from stepbench.wire.cql import frames as cql
+from stepbench.wire import cql
 from stepbench.wire.cql.answers import refusal, rows
 from stepbench.wire.link import Links
 from stepbench.workload.checks import RecordCheck
@@ -41,8 +49,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
+    from stepbench.wire.cql import CqlRequest
     from stepbench.wire.cql.connection import CqlConnection
-    from stepbench.wire.cql.frames import CqlRequest
 
 _PRELOADED_BYTES, _PRELOADED_RECORDS, _PRELOADING_LANES = 256_000, 64, 2
 """What is in flight at a time: more, and a small server begins to time out instead of getting faster."""

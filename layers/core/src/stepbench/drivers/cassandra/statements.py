@@ -1,5 +1,5 @@
 """
-The CQL statements that make a keyspace and perform requests, their values, and what the answers mean. Pure.
+The CQL statements that make a keyspace and perform requests, their values, what the answers mean; and requests.
 
 A blob is a row of key and value, a product one of key and a column of text for each field. An overwrite sets all
 columns and an update those that change; both would make the row if it were not there, since to Cassandra every write is
@@ -11,20 +11,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.cassandra.keyspace import create_keyspace, keyspace_of
-from stepbench.model.errors import GARBAGE, NOT_FOUND
-from stepbench.model.request import Outcome
+from stepbench.drivers.cassandra.access import create_keyspace, keyspace_of
+from stepbench.model.errors import GARBAGE, NOT_FOUND, connect_error
+from stepbench.model.request import Outcome, Result
+from stepbench.wire.cql import CqlFrame, CqlRequest, MalformedCqlError
 from stepbench.wire.cql.answers import PERHAPS_DONE, refusal, rows
-from stepbench.wire.cql.frames import MalformedCqlError
+from stepbench.wire.cql.connection import CqlAnswer, CqlConnection, CqlRefusedError
+from stepbench.wire.link import LinkedRequest
 from stepbench.workload.products import FIELD_BYTES, UPDATED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from stepbench.contracts.target import CassandraTarget
     from stepbench.model.request import Request
     from stepbench.wire.cql.answers import Row
-    from stepbench.wire.cql.connection import CqlAnswer
+    from stepbench.wire.link import Link
     from stepbench.workload.checks import RecordCheck
 
 UNPREPARED = "Unprepared"
@@ -131,3 +133,65 @@ def _found(values: Sequence[bytes | None]) -> bytes | dict[str, bytes]:
     if len(values) != len(FIELD_BYTES):
         return values[0] or b""
     return {name: value or b"" for name, value in zip(FIELD_BYTES, values, strict=True)}
+
+
+NEEDS_NEW_CONNECTION = frozenset({UNPREPARED, GARBAGE})
+"""The node has forgotten its statements, or we misunderstand it: a new connection prepares them anew."""
+
+
+def failure_name(error: BaseException) -> str:
+    """Return why there is no connection: the server's code where it refused us, else as `connect_error`."""
+    refused = next((each for each in (error, error.__cause__) if isinstance(each, CqlRefusedError)), None)
+    return connect_error(error) if refused is None else refused.error.name
+
+
+class StatementRequest(LinkedRequest[CqlRequest, CqlFrame]):
+    """
+    `PendingRequest` of one prepared statement, on the connection for whose node it was prepared.
+
+    Where that has ended by the time it is sent, `encode` returns what to send over the client's next.
+    """
+
+    __slots__ = ("_check", "_connection", "_encode", "_request")
+
+    def __init__(  # noqa: PLR0913, PLR0917 -- names take time
+        self,
+        link: Link[CqlConnection],
+        connection: CqlConnection,
+        execution: CqlRequest,
+        request: Request,
+        encode: Callable[[CqlConnection, Request], CqlRequest],
+        check: RecordCheck | None,
+    ) -> None:
+        self.t1_ns = 0
+        self._link = link
+        self._connection = connection
+        self._data = execution
+        self._request = request
+        self._encode = encode
+        self._check = check
+        self._carrier = None
+        self._done = None
+
+    def send(self, done: Callable[[Result], None]) -> None:
+        """See `PendingRequest`. What has broken is made anew, outside the operation's time."""
+        connection = self._connection
+        if connection.is_open:
+            self._done, self._carrier = done, connection
+            connection.send(self._data, self, self._receive)
+        else:
+            self._send_once_connected(done)
+
+    def _encode_for(self, connection: CqlConnection) -> CqlRequest:
+        self._connection = connection
+        return self._encode(connection, self._request)
+
+    def _receive(self, t2_ns: int, answer: CqlFrame, error: str) -> None:
+        done, self._done = self._done, None
+        if done is None:
+            return
+        answered = CqlAnswer(self.t1_ns or t2_ns, t2_ns, answer, error, sent=self.t1_ns != 0)
+        outcome, error = judge(answered, self._request, self._check)
+        if error in NEEDS_NEW_CONNECTION:
+            self._connection.close()
+        done(Result(answered.t1_ns, t2_ns, outcome, "", error))

@@ -12,12 +12,11 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.tuning import RELEASED, RESTARTED_FOR, AppliedConfiguration, EffectiveConfiguration
-from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, CassandraLimits
+from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, CassandraLimits, keyspace_of
 from stepbench.drivers.cassandra.control import node_control
-from stepbench.drivers.cassandra.keyspace import keyspace_of
 from stepbench.drivers.protocol import uncancellable
 from stepbench.errors import TargetUnavailableError
-from stepbench.wire.cql import frames as cql
+from stepbench.wire import cql
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.identity import EVENT_ID_CHARS
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.aws.answers import json_error_code, write_result
 from stepbench.model.request import Outcome, Result
-from stepbench.wire.http1.aws import SignedRequest
+from stepbench.wire.http1.aws import SignedRequest, json_error_code, write_result
 from stepbench.wire.http1.sigv4 import Form
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.capacity import AutoscaledCapacity, Capacity, OnDemandCapacity, ProvisionedCapacity
 from stepbench.contracts.target import DynamoDbTarget
-from stepbench.drivers.aws.access import AwsAccess, error_code
+from stepbench.drivers.aws import AwsAccess, error_code
 from stepbench.drivers.protocol import in_turn
 from stepbench.errors import TargetUnavailableError
 

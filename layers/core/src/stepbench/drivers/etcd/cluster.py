@@ -1,7 +1,7 @@
 """
 An etcd cluster as a driver reaches it: connections, calls, and what is done to it besides the load.
 
-The client is ours (`wire.grpc_connection`), with a minimal proto that is the same on the wire (`etcd.proto`). For a put
+The client is ours (`wire.http2`), with a minimal proto that is the same on the wire (`etcd.proto`). For a put
 of 900 bytes with 100 clients, grpc.aio took four times its CPU, and at one client twice the time.
 """
 

@@ -23,8 +23,14 @@ from google.protobuf.message import DecodeError
 
 from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.etcd import etcd_pb2 as pb
-from stepbench.drivers.etcd.answers import judge_range, range_result, write_result
-from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel, first_ready
+from stepbench.drivers.etcd.channels import (
+    ChannelCall,
+    ClientChannel,
+    first_ready,
+    judge_range,
+    range_result,
+    write_result,
+)
 from stepbench.drivers.etcd.cluster import DEFAULT_LIMITS, PUT, RANGE, TXN, EtcdLimits, end_of
 from stepbench.drivers.etcd.store import PRELOAD_LANES, EtcdStore, Preloading
 from stepbench.drivers.preload import preload_records

@@ -1,13 +1,31 @@
-"""The part that etcd's drivers of the Watch and of operations share: channels, preloading and clearing up."""
+"""
+The part that etcd's drivers of the Watch and of operations share: channels, preloading and clearing up.
+
+The space that a trial has taken is given back: history compacted, files made small again, an alarm about space cleared.
+Deleting frees none of it. etcd counts what is free inside its file towards the quota, too, and the alarm that it raises
+at the quota refuses every write until somebody clears it: without all three steps the next trial would be refused.
+"""
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from stepbench.drivers.etcd import etcd_pb2 as pb
-from stepbench.drivers.etcd.cluster import DEFAULT_LIMITS, RANGE, TXN, CallError, EtcdCluster, EtcdLimits, make_call
-from stepbench.drivers.etcd.maintenance import reclaim_space
+from stepbench.drivers.etcd.cluster import (
+    DEFAULT_LIMITS,
+    RANGE,
+    STATUS,
+    TEAR_DOWN_TURN_S,
+    TXN,
+    CallError,
+    EtcdCluster,
+    EtcdLimits,
+    make_call,
+)
+from stepbench.errors import TargetUnavailableError
 from stepbench.wire.addresses import AddressBook
+from stepbench.wire.http2.grpc_answer import GrpcStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,3 +102,92 @@ class Preloading:
         """Return whether a record is there; errors go to `EtcdCluster.control`."""
         request = pb.RangeRequest(key=key.encode(), count_only=True).SerializeToString()
         return pb.RangeResponse.FromString(await make_call(self._connection, RANGE, request)).count > 0
+
+
+COMPACT = "/etcdserverpb.KV/Compact"
+DEFRAGMENT, ALARM = (f"/etcdserverpb.Maintenance/{name}" for name in ("Defragment", "Alarm"))
+DEFRAGMENT_LIMIT_S = 20.0
+SETTLE_S = 0.25
+_WASTE = 0.1
+_LITTLE_BYTES = 2**20
+"""The share of a file that may be free, and how much may be at least; a member with more is defragmented."""
+
+
+async def reclaim_space(cluster: EtcdCluster) -> bool:
+    """
+    Compact and defragment every member that answers, for some 40 s at most; return False if more is to do.
+
+    Raises:
+        TargetUnavailableError: none answers, or one refuses.
+    """
+    deadline_ns = cluster.clock.now_ns() + int(TEAR_DOWN_TURN_S * 1e9)
+    async with cluster.control() as connection:
+        if not await _compact(connection):
+            return False
+        is_full = bool(await _alarms(connection))
+    for endpoint in cluster.endpoints:
+        async with AsyncExitStack() as stack:
+            try:
+                connection = await stack.enter_async_context(cluster.control(endpoint))
+            except TargetUnavailableError:
+                continue  # a member that is down has nothing to give back now
+            if not await _defragment(connection, cluster.clock, deadline_ns, is_full=is_full):
+                return False
+    async with cluster.control() as connection:
+        await _clear_alarms(connection)
+    return True
+
+
+async def _compact(connection: GrpcConnection) -> bool:
+    """Compact to the newest revision and wait until the pages are free; False where that takes longer."""
+    newest = await make_call(connection, RANGE, pb.RangeRequest(key=b"\0", count_only=True).SerializeToString())
+    revision = pb.RangeResponse.FromString(newest).header.revision
+    asked = pb.CompactionRequest(revision=revision, physical=True).SerializeToString()
+    try:
+        await make_call(connection, COMPACT, asked, TEAR_DOWN_TURN_S)
+    except CallError as error:
+        if error.status is GrpcStatus.DEADLINE_EXCEEDED:
+            return False
+        if error.status is not GrpcStatus.OUT_OF_RANGE:  # that it is compacted already
+            raise
+    return True
+
+
+async def _defragment(connection: GrpcConnection, clock: Clock, deadline_ns: int, *, is_full: bool) -> bool:
+    """
+    Defragment a member if it is worth it, once its own compaction has ended; False where the time is not enough.
+
+    It is worth it for one that is full, whatever it says: it counts its free pages anew when it next writes to the
+    disk, which a busy one does late.
+    """
+    before, now = -1, await _status(connection)
+    while now.dbSizeInUse != before:  # only the member that was asked to compact has said when it was done
+        if clock.now_ns() >= deadline_ns:
+            return False
+        await clock.sleep_async(SETTLE_S)
+        before, now = now.dbSizeInUse, await _status(connection)
+    if not is_full and now.dbSize - now.dbSizeInUse <= max(_WASTE * now.dbSize, _LITTLE_BYTES):
+        return True
+    try:
+        await make_call(connection, DEFRAGMENT, b"", DEFRAGMENT_LIMIT_S)
+    except CallError as error:
+        if error.status is not GrpcStatus.DEADLINE_EXCEEDED:
+            raise
+        return False
+    return True
+
+
+async def _status(connection: GrpcConnection) -> pb.StatusResponse:
+    return pb.StatusResponse.FromString(await make_call(connection, STATUS, b""))
+
+
+async def _alarms(connection: GrpcConnection) -> Sequence[pb.AlarmMember]:
+    """Return the alarms about space; one about corruption is for people."""
+    get = pb.AlarmRequest(action=pb.AlarmRequest.GET, alarm=pb.NOSPACE).SerializeToString()
+    return pb.AlarmResponse.FromString(await make_call(connection, ALARM, get)).alarms
+
+
+async def _clear_alarms(connection: GrpcConnection) -> None:
+    for raised in await _alarms(connection):
+        cleared = pb.AlarmRequest(action=pb.AlarmRequest.DEACTIVATE, memberID=raised.memberID, alarm=pb.NOSPACE)
+        await make_call(connection, ALARM, cleared.SerializeToString())

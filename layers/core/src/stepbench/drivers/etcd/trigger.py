@@ -15,8 +15,7 @@ from google.protobuf.message import DecodeError
 from stepbench.contracts.identity import matching_head
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd import etcd_pb2 as pb
-from stepbench.drivers.etcd.answers import write_result
-from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel, first_ready
+from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel, first_ready, write_result
 from stepbench.drivers.etcd.cluster import DELETE_RANGE, PUT, STATUS, WATCH, CallError, end_of, make_call, unavailable
 from stepbench.drivers.etcd.store import PRELOAD_LANES, EtcdStore, Preloading
 from stepbench.drivers.preload import preload_keys

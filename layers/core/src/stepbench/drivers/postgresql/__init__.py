@@ -1,6 +1,6 @@
 """PostgreSQL and Aurora: a trigger that calls Lambda, and operations."""
 
-from stepbench.drivers.postgresql.endpoint import stack_endpoint
+from stepbench.drivers.access import stack_endpoint
 from stepbench.drivers.protocol import StoreRoom, deferred
 
 ROOM = StoreRoom(

@@ -23,9 +23,8 @@ from stepbench.contracts.identity import matching_head
 from stepbench.contracts.target import PostgresqlTarget
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.access import unavailable
-from stepbench.drivers.aws.access import AwsAccess
-from stepbench.drivers.postgresql.cluster import ClusterCapacity
-from stepbench.drivers.postgresql.server import SESSION_OPTIONS, drop_schema, server_name, trial_access
+from stepbench.drivers.aws import AwsAccess
+from stepbench.drivers.postgresql.server import SESSION_OPTIONS, ClusterCapacity, drop_schema, server_name, trial_access
 from stepbench.drivers.preload import preloads
 from stepbench.drivers.protocol import in_turn
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S, WRITE_LIMIT_S, PermanentErrors, target_error

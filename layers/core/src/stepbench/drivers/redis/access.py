@@ -1,17 +1,19 @@
-"""How Redis or Valkey is reached: address, TLS, login."""
+"""How Redis or Valkey is reached: address, TLS, login; one server, or a cluster's primaries with their slots."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench.contracts.target import RedisTarget
-from stepbench.drivers.access import ServerLogin, choose_endpoint, control_connection
+from stepbench.drivers.access import ServerLogin, choose_endpoint, control_connection, unavailable
+from stepbench.errors import PlanError, Problem, StepbenchError
 from stepbench.model.errors import lost_connection
 from stepbench.wire.addresses import AddressBook, endpoint_error, parse_endpoint
-from stepbench.wire.resp.cluster import Node
+from stepbench.wire.resp import ErrorReply, Node, Redirect, SlotMap, parse_redirect
 from stepbench.wire.resp.connection import Login, LoginRefusedError, RespEndpoint, connect_resp
-from stepbench.wire.resp.values import ErrorReply
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.settings import Settings
     from stepbench.wire.addresses import Endpoint
-    from stepbench.wire.resp.connection import RespConnected, RespConnection
+    from stepbench.wire.resp.connection import RespAnswer, RespConnected, RespConnection
 
 _HELLO_UNKNOWN = frozenset({"ERR", "NOPROTO", "NOAUTH"})
 """What a server says that does not know HELLO; one that knows it refuses a password as WRONGPASS."""
@@ -79,7 +81,7 @@ class RedisAccess:
         A node that is not known yet is looked up first, which counts as a part of connecting.
 
         Raises:
-            OSError: as `wire.resp.connect.connect_resp`.
+            OSError: as `wire.resp.connection.connect_resp`.
             TargetUnavailableError: the name has no address, or the credentials cannot be read.
             PlanError: the address is one that is never allowed.
         """
@@ -169,3 +171,84 @@ def _parse_database(endpoint: Endpoint) -> int:
     if endpoint.path and not endpoint.path.isdecimal():
         raise endpoint_error(endpoint.path, "is no number of a database", "Write host:port.")
     return int(endpoint.path or 0)
+
+
+class RedisNodes:
+    """Knows which node has a key: only the one that was named until `learn`, and then a cluster's."""
+
+    def __init__(self, access: RedisAccess, *, is_cluster: bool) -> None:
+        self._access = access
+        self._is_cluster = is_cluster
+        self._slots: SlotMap | None = None
+        self._relearning: asyncio.Task[None] | None = None
+
+    @property
+    def all(self) -> list[Node]:
+        """Return all nodes that have keys."""
+        return sorted(self._slots.nodes) if self._slots else [self._access.seed]
+
+    def find(self, key: bytes) -> Node:
+        """Return the node to ask for a key; where none has its slot, the one that was named says so."""
+        if self._slots is None:
+            return self._access.seed
+        return self._slots.find_node(key) or self._access.seed
+
+    async def learn(self) -> None:
+        """
+        Ask what the server is, and a cluster for its slots.
+
+        Raises:
+            TargetUnavailableError: it does not answer, or not so.
+            PlanError: it is a cluster and the plan says that it is none, or the other way round.
+        """
+        seed = self._access.seed
+        async with self._access.control() as connected:
+            mode = connected.greeting.get("mode", "standalone")
+            if (mode == "cluster") != self._is_cluster:
+                raise self._contradiction(mode)
+            if not self._is_cluster:
+                return
+            answered = await connected.connection.call(b"CLUSTER", b"SLOTS")
+        try:
+            self._slots = SlotMap(answered.reply, seed)
+        except ValueError as error:
+            raise unavailable(describe(seed), answered.error or error) from error
+
+    def redirect(self, answered: RespAnswer, asked: Node) -> Redirect | None:
+        """
+        Return where a cluster's answer sends us, None if nowhere; later commands go there at once.
+
+        A node without an answer may have lost its slots to another: they are looked up again, meanwhile. One
+        that refused our login is there, and may be full.
+        """
+        if self._slots is None:
+            return None
+        if answered.error and (answered.sent or answered.error.startswith("connect:")):
+            self._start_relearning()
+        if not isinstance(answered.reply, ErrorReply):
+            return None
+        found = parse_redirect(answered.reply, asked)
+        if found is not None:
+            self._slots.follow(found)
+        return found
+
+    async def close(self) -> None:
+        """Stop looking slots up."""
+        task, self._relearning = self._relearning, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _start_relearning(self) -> None:
+        if self._relearning is None or self._relearning.done():
+            self._relearning = asyncio.get_running_loop().create_task(self._relearn())
+
+    async def _relearn(self) -> None:
+        with suppress(StepbenchError):  # the operations themselves report that nobody answers
+            await self.learn()
+
+    def _contradiction(self, mode: str) -> PlanError:
+        path, value = "target.cluster", str(self._is_cluster).lower()
+        message = f"contradicts the server, which is in {mode} mode"
+        remedy = "Set it to false." if self._is_cluster else "Set it to true."
+        return PlanError([Problem(path=path, value=value, message=message, remedy=remedy)])

@@ -1,7 +1,8 @@
 """
 Blobs in Redis and Valkey: each is one string, written by SET and read by GET.
 
-A string may have 512 MB there. In a cluster, MOVED and ASK are followed at once, and counted as requests.
+A string may have 512 MB there. In a cluster, MOVED and ASK are followed at once, and counted as requests. Strings go
+from where they lie to where they are wanted, one command at a time over a stream.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
 from stepbench.contracts.target import RedisTarget
 from stepbench.drivers.access import unavailable
-from stepbench.drivers.blobs import TransferTimes, verdict_of, view_of
-from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, describe, server_name
-from stepbench.drivers.redis.nodes import RedisNodes
+from stepbench.drivers.blobs import StreamPool, TransferTimes, verdict_of, view_of
+from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, RedisNodes, describe, server_name
 from stepbench.model.errors import GARBAGE, NOT_FOUND
 from stepbench.model.request import Outcome
+from stepbench.wire.resp import BULK, SCALARS, ErrorReply, MalformedReplyError, Reply, read_length
 from stepbench.wire.resp.connection import RespAnswer
-from stepbench.wire.resp.stream import RespStream
-from stepbench.wire.resp.values import ErrorReply
-from stepbench.wire.stream_pool import StreamPool
+from stepbench.wire.resp.requests import CRLF, command_head, string_head
+from stepbench.wire.stream import ByteStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -30,8 +30,54 @@ if TYPE_CHECKING:
     from stepbench.drivers.blobs import Blob, BlobTransfer, Verdict
     from stepbench.drivers.redis.keys import RedisKeys
     from stepbench.settings import Settings
-    from stepbench.wire.resp.cluster import Node
-    from stepbench.wire.resp.values import Reply
+    from stepbench.wire.resp import Node, Reply
+    from stepbench.wire.stream import Piece
+
+
+OVERSIZED = "oversized-answer"
+_LINE_BYTES = 64 * 1024
+
+
+class RespStream(ByteStream):
+    """What it takes beyond `ByteStream`. Of replies it knows lines and strings, as GET, SET and ASKING have them."""
+
+    async def command(self, name: bytes, *arguments: bytes, payload: Piece | None = None) -> None:
+        """Send a command; the payload is its last argument."""
+        parts = [command_head(name, len(arguments) + (payload is not None))]
+        for argument in arguments:
+            parts += (string_head(len(argument)), argument, CRLF)
+        if payload is None:
+            await self.send(b"".join(parts))
+        else:
+            await self.send(b"".join([*parts, string_head(len(payload))]), payload, CRLF)
+
+    async def reply(self, most_bytes: int) -> Reply | bytearray:
+        """Receive the next reply; a string has no more than so many bytes, and is a bytearray."""
+        while (end := self.received.find(CRLF)) < 0:
+            if len(self.received) > _LINE_BYTES:
+                raise self.end(GARBAGE)
+            await self.receive()
+        kind, line = self.received[0], self.received[1:end]
+        self.received = self.received[end + len(CRLF) :]
+        try:
+            if kind != BULK:
+                return SCALARS[kind](line)
+            length = read_length(line, nullable=True)
+        except (MalformedReplyError, KeyError) as error:
+            raise self.end(GARBAGE) from error
+        return None if length < 0 else await self._string(length, most_bytes)
+
+    async def _string(self, length: int, most_bytes: int) -> bytearray:
+        if length > most_bytes:
+            raise self.end(OVERSIZED)
+        data = bytearray(length + len(CRLF))  # the line's end comes along, which saves a system call
+        with memoryview(data) as view:
+            await self.fill(view)
+        if not data.endswith(CRLF):
+            raise self.end(GARBAGE)
+        del data[length:]
+        return data
+
 
 _REDIRECTIONS = 5
 

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepbench.clock import Clock
-    from stepbench.drivers.redis.access import RedisAccess
+    from stepbench.drivers.redis.access import RedisAccess, RedisNodes
     from stepbench.drivers.redis.commands import Command
-    from stepbench.drivers.redis.nodes import RedisNodes
     from stepbench.model.request import Request
-    from stepbench.wire.resp.cluster import Node
+    from stepbench.wire.resp import Node
     from stepbench.wire.resp.connection import RespAnswer, RespConnection
 
 CLEAR_LIMIT_S = 20.0

@@ -17,11 +17,9 @@ from stepbench.contracts.target import RedisTarget
 from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.preload import preload_records
-from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, describe, server_name
-from stepbench.drivers.redis.commands import commands_of, encode_one, judge
-from stepbench.drivers.redis.connections import CommandRequest, NodeConnector, NodeLinks
+from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, RedisNodes, describe, server_name
+from stepbench.drivers.redis.commands import CommandRequest, NodeConnector, NodeLinks, commands_of, encode_one, judge
 from stepbench.drivers.redis.keys import RedisKeys
-from stepbench.drivers.redis.nodes import RedisNodes
 from stepbench.errors import StepbenchError, TargetUnavailableError
 from stepbench.model.errors import connect_error
 from stepbench.model.request import ConnectionParts, CoroutineRequest, Outcome, Result

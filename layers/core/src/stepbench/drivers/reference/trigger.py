@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepbench.contracts.target import ReferenceTarget
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.preload import preload_keys, write_each
-from stepbench.drivers.reference.framed_socket import FramedSocket
-from stepbench.drivers.reference.frames import Frame, FrameKind, encode_frame, encode_write
+from stepbench.drivers.reference.frames import Frame, FramedSocket, FrameKind, encode_frame, encode_write
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import CONNECTION_CLOSED, NO_ANSWER, TIMEOUT
 from stepbench.model.request import Change, ChangeBatch, Outcome, Result

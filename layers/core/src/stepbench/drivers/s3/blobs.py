@@ -14,19 +14,16 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
 from stepbench.drivers.access import unavailable
-from stepbench.drivers.aws.answers import write_result, xml_error_code
-from stepbench.drivers.blobs import TransferTimes, verdict_of, view_of
-from stepbench.drivers.s3.versions import ObjectVersions
+from stepbench.drivers.blobs import StreamPool, TransferTimes, verdict_of, view_of
 from stepbench.model.errors import NOT_FOUND
 from stepbench.model.request import Outcome
 from stepbench.records.storage.receiver_paths import bucket_place, credentials_of
 from stepbench.wire.connect import ServerAddress, dial, tls_context
-from stepbench.wire.http1.checked_body import send_signed, send_unsigned
+from stepbench.wire.http1.aws import write_result, xml_error_code
 from stepbench.wire.http1.connection import HttpExchange
 from stepbench.wire.http1.pool import PoolLimits, parse_address
 from stepbench.wire.http1.sigv4 import Form, Signer, s3_path
-from stepbench.wire.http1.stream import HttpStream
-from stepbench.wire.stream_pool import StreamPool
+from stepbench.wire.http1.stream import HttpStream, send_signed, send_unsigned
 
 if TYPE_CHECKING:
     import ssl
@@ -34,11 +31,12 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.aws.access import AwsAccess
+    from stepbench.drivers.aws import AwsAccess
     from stepbench.drivers.blobs import Blob, BlobTransfer, Verdict
+    from stepbench.drivers.s3.trigger import ObjectVersions
     from stepbench.settings import Settings
-    from stepbench.wire.http1.checked_body import Sign
     from stepbench.wire.http1.sigv4 import Credentials, Headers
+    from stepbench.wire.http1.stream import Sign
 
 _GET = Form("GET")
 _CONNECT_S, _STALL_S = 5.0, 20.0
@@ -128,12 +126,14 @@ class S3Blobs:
 
     @cached_property
     def _aws(self) -> AwsAccess:
-        from stepbench.drivers.aws.access import AwsAccess  # noqa: PLC0415 -- boto3, which no transfer waits for
+        from stepbench.drivers.aws import AwsAccess  # noqa: PLC0415 -- boto3, which no transfer waits for
 
         return AwsAccess("s3", self._spec, self._settings, self._clock, bucket=self._bucket, limits=PoolLimits())
 
     @cached_property
     def _versions(self) -> ObjectVersions:
+        from stepbench.drivers.s3.trigger import ObjectVersions  # noqa: PLC0415 -- as above
+
         return ObjectVersions(self._aws, self._bucket, self._prefix)
 
     async def _read_credentials(self) -> Credentials:

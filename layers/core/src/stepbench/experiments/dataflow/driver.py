@@ -25,13 +25,12 @@ from stepbench.contracts.identity import (
     executions_prefix,
     parse_event_id,
 )
-from stepbench.drivers.aws.access import ANSWER_LIMIT_S, AwsAccess, error_code, limits_of
-from stepbench.drivers.aws.answers import json_error_code, write_result
+from stepbench.drivers.aws import ANSWER_LIMIT_S, AwsAccess, error_code, limits_of
 from stepbench.drivers.dynamodb.items import action_form
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.request import Outcome, Result
 from stepbench.records.storage import layout
-from stepbench.wire.http1.aws import SignedRequest
+from stepbench.wire.http1.aws import SignedRequest, json_error_code, write_result
 from stepbench.wire.http1.pool import PoolLimits
 from stepbench.wire.http1.sigv4 import Form
 from stepbench.workload.topology import levels_of

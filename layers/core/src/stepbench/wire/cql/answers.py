@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from stepbench.wire.cql.frames import CqlFrame, MalformedCqlError, Opcode
+from stepbench.wire.cql import CqlFrame, MalformedCqlError, Opcode
 
 _INT, _SHORT = struct.Struct("!i"), struct.Struct("!H")
 ROWS, _PREPARED = 2, 4

@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.model.errors import CONNECTION_CLOSED, GARBAGE, UNASKED, ServerRefusalError, lost_connection
+from stepbench.wire import cql
 from stepbench.wire.connect import dial
-from stepbench.wire.cql import frames as cql
+from stepbench.wire.cql import STREAMS, CqlFrame, CqlReader, CqlRequest, MalformedCqlError, Opcode, encode
 from stepbench.wire.cql.answers import CqlError, refusal
-from stepbench.wire.cql.frames import STREAMS, CqlFrame, CqlReader, CqlRequest, MalformedCqlError, Opcode, encode
 from stepbench.wire.deadline import AnswerDeadline
 from stepbench.wire.in_order import settle
 from stepbench.wire.socket import ByteSocket, OutgoingBytes
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stepbench.clock import Clock
-    from stepbench.wire.connect import ConnectTimes
-    from stepbench.wire.tls import TlsSession
+    from stepbench.wire.connect import ConnectTimes, TlsSession
 
     OnFrame = Callable[[int, CqlFrame, str], None]
     """Given t2, the frame, and the error: as in `CqlAnswer`."""

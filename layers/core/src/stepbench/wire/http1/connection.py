@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.clock import Clock
-    from stepbench.wire.tls import TlsSession
+    from stepbench.wire.connect import TlsSession
 
     OnChange = Callable[["HttpConnection"], None]
     """Called when the connection can take a request again, and when it never will: see `usable`."""

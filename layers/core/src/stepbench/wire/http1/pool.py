@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from stepbench.clock import Clock
-    from stepbench.wire.connect import Dialled, ResolvedAddresses
+    from stepbench.wire.connect import Dialled, ResolvedAddresses, TlsSession
     from stepbench.wire.http1.connection import HttpRequest, OnChange
-    from stepbench.wire.tls import TlsSession
 
     HttpDialled = Dialled[HttpConnection]
 

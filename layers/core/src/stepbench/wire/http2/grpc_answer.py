@@ -6,7 +6,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from stepbench.wire.http2.frames import ErrorCode
+from stepbench.wire.http2 import ErrorCode
 from stepbench.wire.http2.streams import StreamEnd
 
 MAX_MESSAGE_BYTES = 64 * 2**20

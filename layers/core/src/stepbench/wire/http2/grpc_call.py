@@ -20,7 +20,7 @@ from stepbench.wire.socket import OutgoingBytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.wire.http2.frames import Head
+    from stepbench.wire.http2 import Head
     from stepbench.wire.http2.streams import Http2Stream, StreamEnd
 
 _NOT_SENT = OutgoingBytes()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.model.errors import PROTOCOL_BROKEN, lost_connection
 from stepbench.wire import connect as wire_connect
 from stepbench.wire.deadline import NEVER_NS, DeadlineTimer
-from stepbench.wire.http2.frames import Http2Error, RequestFields
+from stepbench.wire.http2 import Http2Error, RequestFields
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus, prefixed
 from stepbench.wire.http2.grpc_call import GrpcCall, Subscription, UnaryCall
 from stepbench.wire.http2.session import Http2Session
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.clock import Clock
-    from stepbench.wire.tls import TlsSession
+    from stepbench.wire.connect import TlsSession
 
 
 class GrpcLimits(NamedTuple):

@@ -10,7 +10,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.wire.http2.frames import (
+from stepbench.wire.http2 import (
     ACK,
     DATA,
     END_HEADERS,

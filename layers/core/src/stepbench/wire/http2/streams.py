@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from stepbench.wire.http2.frames import (
+from stepbench.wire.http2 import (
     DATA,
     END_STREAM,
     MAX_FRAME_BYTES,
@@ -18,7 +18,7 @@ from stepbench.wire.http2.frames import (
 )
 
 if TYPE_CHECKING:
-    from stepbench.wire.http2.frames import Head
+    from stepbench.wire.http2 import Head
     from stepbench.wire.socket import OutgoingBytes
 
 

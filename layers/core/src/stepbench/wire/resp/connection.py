@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from stepbench.model.errors import GARBAGE, UNASKED, ServerRefusalError, lost_connection
 from stepbench.wire.connect import dial
 from stepbench.wire.in_order import InOrderConnection, settle
+from stepbench.wire.resp import ErrorReply, MalformedReplyError, MapReply, Push, Reply
 from stepbench.wire.resp.requests import ReplyLimits, RespReader, encode_command
-from stepbench.wire.resp.values import ErrorReply, MalformedReplyError, MapReply, Push, Reply
 from stepbench.wire.socket import OutgoingBytes
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stepbench.clock import Clock
-    from stepbench.wire.tls import TlsSession
+    from stepbench.wire.connect import TlsSession
 
     OnPush = Callable[[int, Push], None]
     """Given when the bytes were in hand (ns since the epoch) and what the server said unasked."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from stepbench.wire.resp.values import (
+from stepbench.wire.resp import (
     ARRAY,
     ATTRIBUTE,
     BULK,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from stepbench.wire.cql import frames as cql
+from stepbench.wire import cql
 from stepbench.wire.cql.connection import ANONYMOUS
 from stepbench_tools.local.paths import find_paths
 from stepbench_tools.local.processes import LOOPBACK, LocalStore, identify, spawn, terminate, wait_for_start

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from botocore.httpchecksum import AwsChunkedWrapper, Crc32Checksum
 
-from stepbench.wire.http1.checked_body import UNSIGNED, send_signed, send_unsigned
+from stepbench.wire.http1.stream import UNSIGNED, send_signed, send_unsigned
 from stepbench.wire.stream import ByteStream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from stepbench.wire.http1.checked_body import Sign
     from stepbench.wire.http1.sigv4 import Headers
+    from stepbench.wire.http1.stream import Sign
 
     Send = Callable[[ByteStream, Sign, memoryview], Awaitable[bool]]
 

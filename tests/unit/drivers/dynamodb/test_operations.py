@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepbench.contracts.workload import Kind, Workload
-from stepbench.drivers.dynamodb.requests import OperationRequests, batch_of_unprocessed, call_result, unprocessed
+from stepbench.drivers.dynamodb.operations import OperationRequests, batch_of_unprocessed, call_result, unprocessed
 from stepbench.model.request import Outcome, Request
 from stepbench.wire.http1.connection import HttpExchange
 from stepbench.wire.http1.messages import HttpAnswer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stepbench.wire.cql import frames as cql
+from stepbench.wire import cql
+from stepbench.wire.cql import Consistency, CqlFrame, CqlReader, MalformedCqlError, Opcode
 from stepbench.wire.cql.answers import CqlError, prepared_id, refusal, rows, supported
-from stepbench.wire.cql.frames import Consistency, CqlFrame, CqlReader, MalformedCqlError, Opcode
 
 VOID = bytes.fromhex("84 00 0007 08 00000004 00000001")
 

@@ -1,24 +1,23 @@
-"""The control side of files to transfer: whether the bucket answers, and who serves it. Tear-down leaves the files."""
+"""
+Files to transfer, on S3 and EFS: whether the bucket answers, and who serves it.
+
+They stay from trial to trial: tear-down leaves them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
-
 from stepbench.drivers.access import library_fault
+from stepbench.drivers.protocol import StoreRoom, deferred
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
-from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.settings import Settings
 
-_BOUNDS = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
 AMAZON = {"s3": "Amazon S3", "efs": "Amazon EFS"}
 _MISSING = frozenset({"404", "NoSuchBucket"})
 _REFUSED = frozenset({"401", "403"})
@@ -82,9 +81,18 @@ class FilesDriver:
         return f"{server or 'a server of its protocol'}, not S3"
 
     def _head(self) -> dict[str, Any]:
+        import boto3  # noqa: PLC0415 -- the registry imports this module for others' leases, too
+        from botocore.config import Config  # noqa: PLC0415
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+        from stepbench.wire.http1.boto import bounded_client  # noqa: PLC0415
+
         bucket, endpoint = self._settings.files_bucket, self._plan.target.endpoint
+        bounds = Config(
+            connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}
+        )
         region = self._settings.aws_region
-        client = bounded_client(boto3.client("s3", endpoint_url=endpoint, region_name=region, config=_BOUNDS))
+        client = bounded_client(boto3.client("s3", endpoint_url=endpoint, region_name=region, config=bounds))
         where = endpoint or "S3"
         try:
             answer = dict(client.head_bucket(Bucket=bucket))
@@ -101,3 +109,8 @@ class FilesDriver:
         except Exception as error:
             raise library_fault(where, error) from error
         return answer
+
+
+ROOM = StoreRoom(
+    lease=lambda _spec, settings: settings.files_bucket, transfer=deferred("stepbench.drivers.files:FilesDriver")
+)

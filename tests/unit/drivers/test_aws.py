@@ -14,7 +14,7 @@ from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.phase import LoadStep
 from stepbench.contracts.target import DynamoDbTarget
-from stepbench.drivers.aws.access import AwsAccess, bucket_address, limits_of, measured_url
+from stepbench.drivers.aws import AwsAccess, bucket_address, limits_of, measured_url
 from stepbench.errors import PlanError, TargetUnavailableError, TargetUnreachableError
 from stepbench.settings import Settings
 from stepbench.wire.http1.pool import HttpAddress, PoolLimits

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepbench.drivers.sql.authorities import find_authorities, rds_region
+from stepbench.drivers.sql.access import find_authorities, rds_region
 
 if TYPE_CHECKING:
     from pathlib import Path

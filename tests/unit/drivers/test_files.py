@@ -11,9 +11,8 @@ import pytest
 from tests.samples.services import MemoryServices, stored_trial
 from tests.support.fake_clock import FakeClock
 
-from stepbench.contracts.plan import TrialSpec
-from stepbench.contracts.transfer.plan import TransferTrial
-from stepbench.drivers.files.store import FilesDriver
+from stepbench.contracts.plan import TransferTrial, TrialSpec
+from stepbench.drivers.files import FilesDriver
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.settings import Settings
