@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -12,14 +11,15 @@ import pytest
 import uvloop
 
 from stepbench.clock import AnchoredClock
-from stepbench.wire.resp.connection import RespConnected, RespEndpoint, connect_resp
+from stepbench.wire.connect import ServerAddress
+from stepbench.wire.resp.connection import RespConnected, connect_resp
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.valkey import start_valkey
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sized
 
-    from stepbench.wire.resp.connection import OnPush, RespConnection
+    from stepbench.wire.resp.connection import RespConnection
     from stepbench_tools.local.processes import LocalStore
 
 LIMIT_S = 20
@@ -61,9 +61,9 @@ def two_ends(
 
 
 class Connect(Protocol):
-    """Connects to `host:port`; the rest goes into the `RespEndpoint`."""
+    """Connects to `host:port`; the rest is of `ServerAddress` (`tls`, `server_name`) and `connect_resp`."""
 
-    def __call__(self, address: str, pushed: OnPush | None = None, **endpoint: Any) -> Awaitable[RespConnected]:  # noqa: ANN401
+    def __call__(self, address: str, **endpoint: Any) -> Awaitable[RespConnected]:  # noqa: ANN401
         """See above."""
         ...
 
@@ -96,9 +96,10 @@ async def connect_to() -> AsyncIterator[Connect]:
     """See `Connect`."""
     made: list[RespConnection] = []
 
-    async def connect_to(address: str, pushed: OnPush | None = None, **endpoint: Any) -> RespConnected:  # noqa: ANN401
+    async def connect_to(address: str, **endpoint: Any) -> RespConnected:  # noqa: ANN401
         host, _, port = address.rpartition(":")
-        connected = await connect_resp(RespEndpoint(host, int(port), **endpoint), AnchoredClock(), pushed)
+        server = ServerAddress(host, int(port), endpoint.pop("tls", None), endpoint.pop("server_name", ""))
+        connected = await connect_resp(server, AnchoredClock(), **endpoint)
         made.append(connected.connection)
         return connected
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from stepbench.clock import AnchoredClock
 from stepbench.wire import cql
+from stepbench.wire.connect import ServerAddress
 from stepbench.wire.cql.answers import Row, refusal, rows
-from stepbench.wire.cql.connection import CqlEndpoint, connect_cql
+from stepbench.wire.cql.connection import ANONYMOUS, connect_cql
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.cassandra.node import start_cassandra
 
@@ -29,10 +30,10 @@ PASSWORDS = {
 
 
 @asynccontextmanager
-async def connection_to(address: str, **endpoint: Any) -> AsyncIterator[CqlConnection]:  # noqa: ANN401
+async def connection_to(address: str, login: tuple[str, str] = ANONYMOUS) -> AsyncIterator[CqlConnection]:
     """Yield a connection, and close it."""
     host, _, port = address.rpartition(":")
-    connected = await connect_cql(CqlEndpoint(host, int(port), answer_s=30, **endpoint), AnchoredClock())
+    connected = await connect_cql(ServerAddress(host, int(port)), AnchoredClock(), login, answer_s=30)
     try:
         yield connected.connection
     finally:

@@ -15,12 +15,12 @@ from stepbench.clock import AnchoredClock
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.cluster import PUT, RANGE, STATUS, WATCH
 from stepbench.load.process import gc_paused
+from stepbench.wire.connect import ServerAddress
 from stepbench.wire.http2 import END_HEADERS, END_STREAM, GOAWAY, HEADERS, SETTINGS, encode_frame
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.wire.http2.grpc_connection import (
     GrpcConnected,
     GrpcConnection,
-    GrpcEndpoint,
     GrpcLimits,
     connect_grpc,
     http2_tls_context,
@@ -51,7 +51,7 @@ async def connected() -> AsyncIterator[Open]:
     """See `Open`."""
     made: list[GrpcConnection] = []
 
-    async def open_one(address: str, **endpoint: Any) -> GrpcConnection:  # noqa: ANN401 -- fields of GrpcEndpoint
+    async def open_one(address: str, **endpoint: Any) -> GrpcConnection:  # noqa: ANN401 -- see `_dial`
         made.append((await _dial(address, **endpoint)).connection)
         return made[-1]
 
@@ -67,9 +67,10 @@ def proxy(etcd_server: LocalStore) -> Iterator[FaultProxy]:
         yield proxy
 
 
-async def _dial(address: str, **endpoint: Any) -> GrpcConnected:  # noqa: ANN401 -- fields of GrpcEndpoint
+async def _dial(address: str, **endpoint: Any) -> GrpcConnected:  # noqa: ANN401 -- of `ServerAddress` and `connect_grpc`
     host, _, port = address.removeprefix("https://").rpartition(":")
-    return await connect_grpc(GrpcEndpoint(host, int(port), f"{host}:{port}", **endpoint), AnchoredClock())
+    server = ServerAddress(host, int(port), endpoint.pop("tls", None), endpoint.pop("server_name", ""))
+    return await connect_grpc(server, f"{host}:{port}", AnchoredClock(), **endpoint)
 
 
 def _put(key: bytes, value: bytes) -> bytes:

@@ -12,8 +12,9 @@ from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.cluster import DELETE_RANGE, PUT, WATCH, CallError, end_of, make_call
 from stepbench.errors import LocalEnvironmentError
 from stepbench.wire.addresses import parse_endpoint
+from stepbench.wire.connect import ServerAddress
 from stepbench.wire.http2.grpc_answer import GrpcStatus
-from stepbench.wire.http2.grpc_connection import GrpcEndpoint, connect_grpc
+from stepbench.wire.http2.grpc_connection import connect_grpc
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
@@ -53,8 +54,8 @@ class WatchProbe:
         """
         _, host, port, _ = parse_endpoint(endpoint, EtcdTarget.default_port)
         try:
-            server = GrpcEndpoint(host, port, f"{host}:{port}", connect_s=_LIMIT_S)
-            connection = (await connect_grpc(server, clock)).connection
+            server = ServerAddress(host, port)
+            connection = (await connect_grpc(server, f"{host}:{port}", clock, connect_s=_LIMIT_S)).connection
             probe = cls(connection, prefix.encode(), events, clock)
             try:
                 await probe._watch()

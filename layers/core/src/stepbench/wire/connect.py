@@ -15,7 +15,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from stepbench.contracts.endpoint import forbidden_name
 
@@ -178,15 +178,6 @@ async def connect_tcp(host: str, port: int, found: ResolvedAddresses | None = No
         problem = None  # it holds this frame, and the collector that would find the two is off under load
 
 
-def reset_at_close(connected: socket.socket) -> None:
-    """
-    Have the connection end by RST, which leaves nothing behind.
-
-    One that we end by FIN stays in TIME_WAIT for a minute, and 28,000 of them are all that may be opened to one port.
-    """
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-
 ConnectionT = TypeVar("ConnectionT")
 
 
@@ -204,29 +195,14 @@ class ConnectTimes(NamedTuple):
     authenticate_ns: int
 
 
-class Destination(Protocol):
+class ServerAddress(NamedTuple):
     """
-    A server to connect to, as the endpoints of all protocols describe it.
+    A server to connect to.
 
     tls: the context, made once, or None for none. server_name: what the certificate must be for; "": the host.
     reset_at_close: whether the connection ends with a reset, so that its local port is free at once. For those who make
-        one after the other: the kernel keeps a port that we have closed for a minute, and has 28,000 of them.
+        one after the other: one that we end by FIN stays in TIME_WAIT for a minute, and the kernel has 28,000 ports.
     """
-
-    @property
-    def host(self) -> str: ...  # noqa: D102 -- see above
-    @property
-    def port(self) -> int: ...  # noqa: D102
-    @property
-    def tls(self) -> ssl.SSLContext | None: ...  # noqa: D102
-    @property
-    def server_name(self) -> str: ...  # noqa: D102
-    @property
-    def reset_at_close(self) -> bool: ...  # noqa: D102
-
-
-class ServerAddress(NamedTuple):
-    """A `Destination` and no more."""
 
     host: str
     port: int
@@ -269,7 +245,7 @@ def tls_context(ca_file: str | None = None) -> ssl.SSLContext:
 
 
 async def dial(
-    destination: Destination,
+    server: ServerAddress,
     clock: Clock,
     build: Callable[[socket.socket, TlsSession | None], ConnectionT],
     found: ResolvedAddresses | None = None,
@@ -278,7 +254,7 @@ async def dial(
     Connect and shake hands; the caller bounds it.
 
     Args:
-        destination: where.
+        server: where.
         clock: for the times.
         build: makes what owns the socket from then on; if it raises, the socket is closed here.
         found: what `find_addresses` has returned, for a caller whose time must not hold the look-up of a name.
@@ -287,14 +263,14 @@ async def dial(
         OSError: nobody is there, or nobody whom we trust (ssl.SSLError is a kind of it).
     """
     began_ns = clock.now_ns()
-    connected = await connect_tcp(destination.host, destination.port, found)
+    connected = await connect_tcp(server.host, server.port, found)
     try:
         connected_ns = secure_ns = clock.now_ns()
-        if destination.reset_at_close:
-            reset_at_close(connected)
+        if server.reset_at_close:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         tls: TlsSession | None = None
-        if destination.tls is not None:
-            tls = TlsSession(destination.tls, destination.server_name or destination.host)
+        if server.tls is not None:
+            tls = TlsSession(server.tls, server.server_name or server.host)
             await tls.shake_hands(connected)
             secure_ns = clock.now_ns()
         return Dialled(build(connected, tls), began_ns, connected_ns, secure_ns)

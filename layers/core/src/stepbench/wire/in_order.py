@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from stepbench.clock import Clock
-    from stepbench.wire.connect import Destination, Dialled, TlsSession
+    from stepbench.wire.connect import Dialled, ServerAddress, TlsSession
 
 AnswerT = TypeVar("AnswerT")
 TimedT = TypeVar("TimedT")
@@ -199,7 +199,7 @@ def parse_line(data: bytes) -> tuple[bytes, int] | None:
 
 
 async def dial_parsed(  # noqa: PLR0913 -- half have defaults
-    destination: Destination,
+    server: ServerAddress,
     clock: Clock,
     parse: Parse[AnswerT],
     *,
@@ -208,7 +208,7 @@ async def dial_parsed(  # noqa: PLR0913 -- half have defaults
     answer_bytes: int = MOST_ANSWER_BYTES,
 ) -> Dialled[ParsedConnection[AnswerT]]:
     """
-    Connect, with TLS where the destination asks for it; arguments as `ParsedConnection`'s.
+    Connect, with TLS where the address asks for it; arguments as `ParsedConnection`'s.
 
     Raises:
         OSError: nobody is there, or nobody whom we trust, or not in time (TimeoutError and ssl.SSLError are kinds of
@@ -219,7 +219,7 @@ async def dial_parsed(  # noqa: PLR0913 -- half have defaults
         return ParsedConnection(connected, clock, parse, answer_s=answer_s, answer_bytes=answer_bytes, tls=tls)
 
     async with asyncio.timeout(connect_s):
-        return await dial(destination, clock, build)
+        return await dial(server, clock, build)
 
 
 def settle(  # noqa: PLR0913, PLR0917 -- what `OnAnswer` is given, and what to make of it

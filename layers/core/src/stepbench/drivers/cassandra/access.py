@@ -12,9 +12,10 @@ from stepbench.drivers.access import ServerLogin, choose_endpoint, control_conne
 from stepbench.drivers.protocol import uncancellable
 from stepbench.wire import cql
 from stepbench.wire.addresses import AddressBook, parse_endpoint
+from stepbench.wire.connect import ServerAddress
 from stepbench.wire.cql import Consistency
 from stepbench.wire.cql.answers import prepared_id, refusal, rows, supported
-from stepbench.wire.cql.connection import ANONYMOUS, CqlEndpoint, CqlRefusedError, connect_cql
+from stepbench.wire.cql.connection import ANONYMOUS, CqlRefusedError, connect_cql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -106,18 +107,11 @@ class CassandraAccess:
             PlanError: as `locate_next_node`.
         """
         (named, address), limits = node or await self.locate_next_node(), self._limits
-        endpoint = CqlEndpoint(
-            address,
-            named.port,
-            login=await self._login.read(),
-            tls=self._login.tls_context(),
-            server_name=named.host,
-            connect_s=limits.connect_s,
-            answer_s=limits.operate_s if answer_s is None else answer_s,
-            reset_at_close=single_use,
-        )
+        server = ServerAddress(address, named.port, self._login.tls_context(), named.host, single_use)
+        login = await self._login.read()
+        answer_s = limits.operate_s if answer_s is None else answer_s
         try:
-            return await connect_cql(endpoint, self._clock)
+            return await connect_cql(server, self._clock, login, connect_s=limits.connect_s, answer_s=answer_s)
         except OSError:
             self._addresses.forget(named.host, named.port)
             raise

@@ -19,11 +19,11 @@ from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import ServerRefusalError
 from stepbench.wire.addresses import Endpoint, parse_endpoint, resolve
+from stepbench.wire.connect import ServerAddress
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.wire.http2.grpc_connection import (
     GrpcConnected,
     GrpcConnection,
-    GrpcEndpoint,
     GrpcLimits,
     connect_grpc,
     http2_tls_context,
@@ -115,8 +115,8 @@ class EtcdCluster:
         authority = f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
         waits = GrpcLimits(limits.write_s if answer_s is None else answer_s, limits.ping_every_s, limits.pong_within_s)
         tls = self._tls if endpoint.scheme == "https" else None
-        asked = GrpcEndpoint(address, endpoint.port, authority, tls, host, CONNECT_LIMIT_S, waits, passing)
-        return await connect_grpc(asked, self.clock)
+        server = ServerAddress(address, endpoint.port, tls, host, passing)
+        return await connect_grpc(server, authority, self.clock, waits, connect_s=CONNECT_LIMIT_S)
 
     @asynccontextmanager
     async def control(self, endpoint: Endpoint | None = None) -> AsyncIterator[GrpcConnection]:

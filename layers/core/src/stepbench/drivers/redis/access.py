@@ -12,8 +12,9 @@ from stepbench.drivers.access import ServerLogin, choose_endpoint, control_conne
 from stepbench.errors import PlanError, Problem, StepbenchError
 from stepbench.model.errors import lost_connection
 from stepbench.wire.addresses import AddressBook, endpoint_error, parse_endpoint
+from stepbench.wire.connect import ServerAddress
 from stepbench.wire.resp import ErrorReply, Node, Redirect, SlotMap, parse_redirect
-from stepbench.wire.resp.connection import Login, LoginRefusedError, RespEndpoint, connect_resp
+from stepbench.wire.resp.connection import Login, LoginRefusedError, connect_resp
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -89,18 +90,11 @@ class RedisAccess:
         address = await self.addresses.find(*node)
         found_ns = self._clock.now_ns() - started_ns
         limits = self._limits
-        endpoint = RespEndpoint(
-            address,
-            node.port,
-            login=Login(*await self._login.read(), database=self._database, protocol=protocol),
-            tls=self._login.tls_context(),
-            server_name=self._server_name(node),
-            connect_s=limits.connect_s,
-            answer_s=limits.operate_s if protocol == 2 else limits.control_s,  # noqa: PLR2004 -- its name
-            reset_at_close=single_use,
-        )
+        server = ServerAddress(address, node.port, self._login.tls_context(), self._server_name(node), single_use)
+        login = Login(*await self._login.read(), database=self._database, protocol=protocol)
+        answer_s = limits.operate_s if protocol == 2 else limits.control_s  # noqa: PLR2004 -- its name
         try:
-            connected = await connect_resp(endpoint, self._clock)
+            connected = await connect_resp(server, self._clock, login, connect_s=limits.connect_s, answer_s=answer_s)
         except OSError:
             self.addresses.forget(*node)  # after a failover a name means another address
             raise

@@ -21,11 +21,10 @@ from stepbench.wire.socket import ByteSocket, OutgoingBytes
 
 if TYPE_CHECKING:
     import socket
-    import ssl
     from collections.abc import Callable, Mapping
 
     from stepbench.clock import Clock
-    from stepbench.wire.connect import ConnectTimes, TlsSession
+    from stepbench.wire.connect import ConnectTimes, ServerAddress, TlsSession
 
     OnFrame = Callable[[int, CqlFrame, str], None]
     """Given t2, the frame, and the error: as in `CqlAnswer`."""
@@ -176,24 +175,6 @@ ANONYMOUS = ("cassandra", "cassandra")
 """Cassandra's own default, for a server that asks although no credentials were given."""
 
 
-class CqlEndpoint(NamedTuple):
-    """
-    A `Destination`, and the bounds of a connection to it.
-
-    login: user name and password; done only to a server that asks. connect_s: for all of it. answer_s: for each
-    request.
-    """
-
-    host: str
-    port: int
-    login: tuple[str, str] = ANONYMOUS
-    tls: ssl.SSLContext | None = None
-    server_name: str = ""
-    connect_s: float = 5.0
-    answer_s: float = 10.0
-    reset_at_close: bool = False
-
-
 class CqlRefusedError(ServerRefusalError):
     """The server took the connection and refused who we are, or how we speak; `error` is what it said."""
 
@@ -214,9 +195,23 @@ class CqlConnected(NamedTuple):
     times: ConnectTimes
 
 
-async def connect_cql(endpoint: CqlEndpoint, clock: Clock) -> CqlConnected:
+async def connect_cql(
+    server: ServerAddress,
+    clock: Clock,
+    login: tuple[str, str] = ANONYMOUS,
+    *,
+    connect_s: float = 5.0,
+    answer_s: float = 10.0,
+) -> CqlConnected:
     """
     Connect, shake hands, start up and log in.
+
+    Args:
+        server: where.
+        clock: for all times of the connection.
+        login: user name and password; done only to a server that asks.
+        connect_s: for all of it.
+        answer_s: for each request.
 
     Raises:
         CqlRefusedError: wrong password, another protocol, a way to log in that is not SASL's PLAIN.
@@ -225,12 +220,12 @@ async def connect_cql(endpoint: CqlEndpoint, clock: Clock) -> CqlConnected:
     """
 
     def build(connected: socket.socket, tls: TlsSession | None) -> CqlConnection:
-        return CqlConnection(connected, clock, answer_s=endpoint.answer_s, tls=tls)
+        return CqlConnection(connected, clock, answer_s=answer_s, tls=tls)
 
-    async with asyncio.timeout(endpoint.connect_s):
-        dialled = await dial(endpoint, clock, build)
+    async with asyncio.timeout(connect_s):
+        dialled = await dial(server, clock, build)
         try:
-            ready_ns = await _start_up(dialled.connection, endpoint.login)
+            ready_ns = await _start_up(dialled.connection, login)
         except BaseException:
             dialled.connection.close()
             raise

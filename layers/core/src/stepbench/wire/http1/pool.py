@@ -229,7 +229,7 @@ async def dial_http(  # noqa: PLR0913 -- its parts
     changed: OnChange | None = None,
 ) -> HttpDialled:
     """
-    Connect. `found`: the addresses, where they are known. `reset`: `Destination.reset_at_close`. `changed`: `OnChange`.
+    Connect. `found`: the addresses, if known. `reset`: `ServerAddress.reset_at_close`. `changed`: `OnChange`.
 
     Raises:
         OSError: nobody is there, or nobody whom we trust or may ask, or not in time.

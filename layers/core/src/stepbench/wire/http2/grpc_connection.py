@@ -11,13 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.model.errors import PROTOCOL_BROKEN, lost_connection
-from stepbench.wire import connect as wire_connect
+from stepbench.wire.connect import dial, tls_context
 from stepbench.wire.deadline import NEVER_NS, DeadlineTimer
 from stepbench.wire.http2 import Http2Error, RequestFields
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus, prefixed
 from stepbench.wire.http2.grpc_call import GrpcCall, Subscription, UnaryCall
 from stepbench.wire.http2.session import Http2Session
-from stepbench.wire.http2.streams import Http2Stream
 from stepbench.wire.socket import ByteSocket
 
 if TYPE_CHECKING:
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.clock import Clock
-    from stepbench.wire.connect import TlsSession
+    from stepbench.wire.connect import ServerAddress, TlsSession
+    from stepbench.wire.http2.streams import Http2Stream
 
 
 class GrpcLimits(NamedTuple):
@@ -220,23 +220,6 @@ def _resolve(answered: asyncio.Future[GrpcAnswer], answer: GrpcAnswer) -> None:
         answered.set_result(answer)
 
 
-class GrpcEndpoint(NamedTuple):
-    """
-    A `Destination`, and the bounds of a connection to it.
-
-    authority: what the server is called, `host:port`. tls: a context of `tls_context`. connect_s: for all of it.
-    """
-
-    host: str
-    port: int
-    authority: str
-    tls: ssl.SSLContext | None = None
-    server_name: str = ""
-    connect_s: float = 5.0
-    limits: GrpcLimits = GrpcLimits()
-    reset_at_close: bool = False
-
-
 class GrpcConnected(NamedTuple):
     """
     A connection over which calls can be made, and how long that took.
@@ -251,14 +234,23 @@ class GrpcConnected(NamedTuple):
 
 def http2_tls_context() -> ssl.SSLContext:
     """Return a context that trusts the system's authorities, for HTTP/2; to be made once: it takes 20 to 30 ms."""
-    context = wire_connect.tls_context()
+    context = tls_context()
     context.set_alpn_protocols(["h2"])
     return context
 
 
-async def connect_grpc(endpoint: GrpcEndpoint, clock: Clock) -> GrpcConnected:
+async def connect_grpc(
+    server: ServerAddress,
+    authority: str,
+    clock: Clock,
+    limits: GrpcLimits = GrpcLimits(),  # noqa: B008 -- immutable
+    *,
+    connect_s: float = 5.0,
+) -> GrpcConnected:
     """
-    Connect, shake hands, and wait for the server's settings.
+    Connect, shake hands, and wait for the server's settings, all within `connect_s`.
+
+    `authority`: what the server is called, `host:port`. TLS is spoken with a context of `http2_tls_context`.
 
     Raises:
         OSError: nobody is there, or nobody whom we trust or who speaks HTTP/2, or not in time (TimeoutError and
@@ -267,12 +259,12 @@ async def connect_grpc(endpoint: GrpcEndpoint, clock: Clock) -> GrpcConnected:
 
     def build(connected: socket.socket, tls: TlsSession | None) -> GrpcConnection:
         if tls is not None and tls.protocol != "h2":
-            message = f"the server at {endpoint.authority} does not speak HTTP/2 over TLS"
+            message = f"the server at {authority} does not speak HTTP/2 over TLS"
             raise ConnectionRefusedError(message)
-        return GrpcConnection(connected, clock, endpoint.authority, endpoint.limits, tls)
+        return GrpcConnection(connected, clock, authority, limits, tls)
 
-    async with asyncio.timeout(endpoint.connect_s):
-        dialled = await wire_connect.dial(endpoint, clock, build)
+    async with asyncio.timeout(connect_s):
+        dialled = await dial(server, clock, build)
         try:
             await dialled.connection.wait_for_settings()
         except BaseException:

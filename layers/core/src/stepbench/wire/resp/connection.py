@@ -20,22 +20,10 @@ from stepbench.wire.socket import OutgoingBytes
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from stepbench.clock import Clock
-    from stepbench.wire.connect import TlsSession
-
-    OnPush = Callable[[int, Push], None]
-    """Given when the bytes were in hand (ns since the epoch) and what the server said unasked."""
-    import ssl
-
-    from stepbench.wire.connect import ConnectTimes
-
-
-_SUBSCRIBING = frozenset(
-    prefix + name for prefix in (b"", b"P", b"S") for name in (b"SUBSCRIBE", b"UNSUBSCRIBE")
-)  # RESP3: acknowledged by pushes
-_NEVER_CALLED = _SUBSCRIBING | {b"MONITOR"}
+    from stepbench.wire.connect import ConnectTimes, ServerAddress, TlsSession
 
 
 class RespAnswer(NamedTuple):
@@ -54,26 +42,23 @@ class RespAnswer(NamedTuple):
 
 class RespConnection(InOrderConnection[Reply]):
     """
-    An open connection; what it takes beyond `InOrderConnection`.
+    An open connection; what it takes beyond `InOrderConnection`. RESP3's out-of-band messages are dropped.
 
     Args:
         connected, clock, answer_s, tls: as `InOrderConnection`.
-        pushed: called on the loop with RESP3's out-of-band messages; without it they are dropped.
         limits: of one reply.
     """
 
-    def __init__(  # noqa: PLR0913 -- all but two have defaults
+    def __init__(
         self,
         connected: socket.socket,
         clock: Clock,
         *,
         answer_s: float = 10.0,
-        pushed: OnPush | None = None,
         tls: TlsSession | None = None,
         limits: ReplyLimits = ReplyLimits(),  # noqa: B008 -- immutable
     ) -> None:
         super().__init__(connected, clock, answer_s=answer_s, tls=tls)
-        self._pushed = pushed
         self._loop = asyncio.get_running_loop()
         self._reader = RespReader(limits)
 
@@ -84,12 +69,9 @@ class RespConnection(InOrderConnection[Reply]):
         A caller who is cancelled abandons the answer; the ones after it still find their own.
 
         Raises:
-            ValueError: an empty command, or one that is not answered once (SUBSCRIBE and its kin, MONITOR).
+            ValueError: an empty command.
         """
-        return self.call_encoded(_encode(parts))
-
-    def call_encoded(self, command: bytes) -> asyncio.Future[RespAnswer]:
-        """Send `encode_command`'s bytes of a command that is answered once; otherwise as `call`."""
+        command = encode_command(*parts)
         outgoing = OutgoingBytes()
         future: asyncio.Future[RespAnswer] = self._loop.create_future()
         self.send(command, outgoing, partial(settle, future, RespAnswer, outgoing))
@@ -97,7 +79,7 @@ class RespConnection(InOrderConnection[Reply]):
 
     def pipeline(self, commands: Sequence[Sequence[bytes]]) -> list[asyncio.Future[RespAnswer]]:
         """Send commands in one piece, all with the same t1; otherwise as `call`."""
-        pieces = [_encode(parts) for parts in commands]
+        pieces = [encode_command(*parts) for parts in commands]
         outgoing = OutgoingBytes()
         futures: list[asyncio.Future[RespAnswer]] = [self._loop.create_future() for _ in pieces]
         if futures:
@@ -105,20 +87,6 @@ class RespConnection(InOrderConnection[Reply]):
             self._in_flight.extend((outgoing, done) for done in others)
             self.send(b"".join(pieces), outgoing, last)
         return futures
-
-    def send_subscription(self, *parts: bytes) -> OutgoingBytes:
-        """
-        Send a command that is answered by pushes only, under RESP3: SUBSCRIBE and its kin.
-
-        Raises:
-            ValueError: it is another one.
-        """
-        if not parts or parts[0].upper() not in _SUBSCRIBING:
-            message = f"{parts[:1]} would be answered, and that taken for the answer to the next command"
-            raise ValueError(message)
-        outgoing = OutgoingBytes()
-        self._socket.send(encode_command(*parts), outgoing)
-        return outgoing
 
     def _arrived(self, now_ns: int, data: bytes) -> None:
         reply = self._reader.read_single(data)
@@ -142,25 +110,14 @@ class RespConnection(InOrderConnection[Reply]):
         due = len(self._in_flight)  # what is sent from within `done` has had no time to be answered
         for reply in replies:
             if isinstance(reply, Push):
-                if self._pushed is not None:
-                    self._pushed(now_ns, reply)
-            elif not due or not self._in_flight or not self._in_flight[0][0].t1_ns:
+                continue
+            if not due or not self._in_flight or not self._in_flight[0][0].t1_ns:
                 reason = UNASKED
                 break
-            else:
-                due -= 1
-                self._in_flight.popleft()[1](now_ns, reply, "")
+            due -= 1
+            self._in_flight.popleft()[1](now_ns, reply, "")
         if reason:
             self._socket.end(reason)
-
-
-def _encode(parts: Sequence[bytes]) -> bytes:
-    """Encode a command; ValueError also for one that is not answered once."""
-    data = encode_command(*parts)
-    if parts[0].upper() in _NEVER_CALLED:
-        message = f"{parts[0].decode()} is not answered once: later answers would be misread; see `send_subscription`"
-        raise ValueError(message)
-    return data
 
 
 @dataclass(frozen=True)
@@ -176,24 +133,6 @@ class Login:
     password: str = field(default="", repr=False)
     database: int = 0
     protocol: Literal[2, 3] = 3
-
-
-class RespEndpoint(NamedTuple):
-    """
-    A `Destination`, and the bounds of a connection to it.
-
-    connect_s: for TCP, TLS and authentication together. answer_s: for each command after that. reply: for each answer.
-    """
-
-    host: str
-    port: int
-    login: Login = Login()
-    tls: ssl.SSLContext | None = None
-    server_name: str = ""
-    connect_s: float = 5.0
-    answer_s: float = 10.0
-    reply: ReplyLimits = ReplyLimits()
-    reset_at_close: bool = False
 
 
 _PASSING = frozenset({"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "TRYAGAIN"})
@@ -227,14 +166,25 @@ class RespConnected(NamedTuple):
     greeting: dict[str, str]
 
 
-async def connect_resp(endpoint: RespEndpoint, clock: Clock, pushed: OnPush | None = None) -> RespConnected:
+async def connect_resp(  # noqa: PLR0913 -- all but two have defaults
+    server: ServerAddress,
+    clock: Clock,
+    login: Login = Login(),
+    *,
+    connect_s: float = 5.0,
+    answer_s: float = 10.0,
+    limits: ReplyLimits = ReplyLimits(),  # noqa: B008 -- immutable
+) -> RespConnected:
     """
     Connect, shake hands and log in.
 
     Args:
-        endpoint: where.
+        server: where.
         clock: for all times of the connection.
-        pushed: as `RespConnection`'s.
+        login: as whom.
+        connect_s: for TCP, TLS and authentication together.
+        answer_s: for each command after that.
+        limits: of each answer.
 
     Raises:
         LoginRefusedError: wrong password, no such database, a server too old for HELLO.
@@ -243,14 +193,12 @@ async def connect_resp(endpoint: RespEndpoint, clock: Clock, pushed: OnPush | No
     """
 
     def build(connected: socket.socket, tls: TlsSession | None) -> RespConnection:
-        return RespConnection(
-            connected, clock, answer_s=endpoint.answer_s, pushed=pushed, tls=tls, limits=endpoint.reply
-        )
+        return RespConnection(connected, clock, answer_s=answer_s, tls=tls, limits=limits)
 
-    async with asyncio.timeout(endpoint.connect_s):
-        dialled = await dial(endpoint, clock, build)
+    async with asyncio.timeout(connect_s):
+        dialled = await dial(server, clock, build)
         try:
-            greeting, ready_ns = await _log_in(dialled.connection, endpoint.login, dialled.secure_ns)
+            greeting, ready_ns = await _log_in(dialled.connection, login, dialled.secure_ns)
         except BaseException:
             dialled.connection.close()
             raise
