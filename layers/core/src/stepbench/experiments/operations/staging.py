@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.experiments.dataflow.staging import driver
 from stepbench.experiments.protocol import Proof
-from stepbench.experiments.trigger.staging import logs, plan
+from stepbench.experiments.trigger.staging import driver, logs, plan
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
