@@ -41,7 +41,7 @@ from botocore.config import Config
 from tests.samples.services import RESULTS_TABLE, RUNS_TABLE
 
 from stepbench.api import runs
-from stepbench.api.callers import Caller
+from stepbench.api.resolver import Caller
 from stepbench.contracts.runs import (
     AwaitTurnInput,
     ConcludeRunInput,

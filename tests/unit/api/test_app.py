@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.api.conftest import ANNA, BERT, MACHINE, Answer, Api
 
-from stepbench.api.callers import Caller
+from stepbench.api.resolver import Caller
 from stepbench.api.runs import submit
 from stepbench.contracts.api import ProblemDetails, RunList, RunView
 from stepbench.contracts.runs import QueueEntry, RunRequest, ValidatePlanInput

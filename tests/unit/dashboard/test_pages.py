@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.samples.run_series import P50, noise, run_series
 
+from stepbench import dashboard as pages
 from stepbench.analysis.regressions import find_regressions
 from stepbench.contracts.across_trials import ComparedCaveat, Effect, RunComparison, Side, Verdict
 from stepbench.contracts.api import (
@@ -32,7 +33,6 @@ from stepbench.contracts.api import (
 )
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import DetectorSettings
-from stepbench.dashboard import pages
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"

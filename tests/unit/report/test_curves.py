@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.samples.comparisons import estimate, trial, window
 
 from stepbench.report.curves import DASHES, Legend, curve_of, cut_shared_words, legend_of
-from stepbench.report.labels import window_rows
+from stepbench.report.run import window_rows
 from stepbench_charts.parts import DASHES as DRAWN_DASHES
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from stepbench.report.figures import Drawing, page_data, specifications
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.report.labels import Columns
+    from stepbench.report.run import Columns
 
 NEW = {"boxes", "step-latency", "step-rates", "step-strip", "line-up", "heat-map", "shares"}
 

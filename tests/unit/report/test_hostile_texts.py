@@ -19,13 +19,13 @@ from stepbench.experiments.report.headline import describe_status
 from stepbench.experiments.report.page import page_scripts, render_page
 from stepbench.experiments.report.tables import render_csv
 from stepbench.observability import logger
-from stepbench.report.environment import template_environment
 from stepbench.report.figures import json_for_script
-from stepbench.report.junit import to_xml
+from stepbench.report.html import template_environment
 from stepbench_tools.cli.command import write, write_errors
+from stepbench_tools.junit import run_suite, to_xml
 from stepbench_tools.local.streams import data_console, message_console
 from stepbench_tools.local.terminal import headline
-from stepbench_tools.printing import render_markdown, run_suite
+from stepbench_tools.printing import render_markdown
 
 HOSTILE = {
     "a title": "\x1b]0;owned\x07",

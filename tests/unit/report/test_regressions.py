@@ -11,7 +11,8 @@ from tests.samples.run_series import P50, noise, run_id, run_series
 from stepbench.analysis.regressions import find_regressions
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import DetectorSettings
-from stepbench.report.regressions import draw, format_junit, format_text, render_trends
+from stepbench.report.regressions import draw, format_text, render_trends
+from stepbench_tools.junit import format_regressions
 
 if TYPE_CHECKING:
     from stepbench.contracts.regressions import SeriesRun
@@ -92,7 +93,7 @@ def test_a_last_run_without_numbers_fails_in_a_pipeline() -> None:
     last = given.runs[-1].model_copy(update={"values": ()})
     found = find_regressions(given.model_copy(update={"runs": (*given.runs[:-1], last)}), DetectorSettings())
     assert f"the last run, {last.run_id}, has no numbers of etcd" in format_text(found)
-    assert len(list(ET.fromstring(format_junit([found])).iter("failure"))) == 1  # noqa: S314
+    assert len(list(ET.fromstring(format_regressions([found])).iter("failure"))) == 1  # noqa: S314
 
 
 def test_a_series_of_one_run_is_not_drawn() -> None:

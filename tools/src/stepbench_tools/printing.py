@@ -15,13 +15,11 @@ from stepbench.experiments.registry import experiments
 from stepbench.experiments.report.headline import headline_tables
 from stepbench.experiments.transfer.report.section import brief_findings
 from stepbench.experiments.transfer.report.words import describe_span
-from stepbench.report.caveats import caveat_groups
-from stepbench.report.conditions import describe_conditions
+from stepbench.report.caveats import caveat_groups, describe_conditions
 from stepbench.report.costs import cost_sentences
 from stepbench.report.document import Sentence, Sentences, Span, Table, plain, sentence_case
-from stepbench.report.junit import Case, Suite, to_xml
-from stepbench.report.labels import trial_labels
-from stepbench.report.thresholds import describe_missed, describe_undecided, threshold_rows
+from stepbench.report.run import trial_labels
+from stepbench.report.thresholds import describe_missed, describe_undecided
 from stepbench.report.verdicts import (
     TERMINAL_LINES,
     caveat_lines,
@@ -34,17 +32,15 @@ from stepbench.report.verdicts import (
     verdict_lines,
     verdict_table,
 )
-from stepbench.report.words import describe_state, state_of
+from stepbench_tools.junit import Case, Suite, to_xml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Literal
 
     from stepbench.contracts.across_trials import RunComparison, Verdict
-    from stepbench.contracts.result import RunSummary, TrialSummary
+    from stepbench.contracts.result import RunSummary
     from stepbench.contracts.transfer.result import TransferFindings
     from stepbench.report.document import Cell, Node, Text
-    from stepbench.report.thresholds import ThresholdRow
 
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~"})
 
@@ -162,44 +158,6 @@ def _code(text: str) -> str:
     """Return text that Markdown shows as code."""
     quoted = printable(text).replace("`", "'")
     return f"`{quoted}`"
-
-
-RAN_WHOLE = "runs whole"
-
-
-def run_suite(summary: RunSummary, *, strict: bool = False) -> Suite:
-    """
-    Return the tests.
-
-    An undecidable threshold is skipped, or if it is to be `strict` failed, with what it would take; a trial that was
-    skipped is, too.
-    """
-    took_s = digits.elapsed_s(summary.started_at, summary.finished_at)
-    undecided: Literal["failed", "skipped"] = "failed" if strict else "skipped"
-    cases = (*_run_cases(summary), *(_threshold_case(row, undecided) for row in threshold_rows(summary)))
-    return Suite(f"{summary.plan} {summary.run_id}", cases, summary.started_at, took_s or 0)
-
-
-def _run_cases(summary: RunSummary) -> Iterator[Case]:
-    if not summary.trials:
-        yield Case(summary.plan, RAN_WHOLE, "failed", "the run has no trials")
-    for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
-        yield _trial_case(trial, label)
-    if summary.status == "stopped":
-        yield Case(summary.plan, RAN_WHOLE, "failed", "the run was stopped")
-
-
-def _trial_case(trial: TrialSummary, label: str) -> Case:
-    state = state_of(trial)
-    if state == "complete":
-        return Case(label, RAN_WHOLE)
-    why = f" {trial.failure.error}: {trial.failure.cause}" if trial.failure else ""
-    return Case(label, RAN_WHOLE, "skipped" if state == "skipped" else "failed", f"{describe_state(trial)}{why}")
-
-
-def _threshold_case(row: ThresholdRow, undecided: Literal["failed", "skipped"]) -> Case:
-    state = undecided if row.result.state == "undecidable" else row.result.state
-    return Case(row.label or row.result.threshold, row.result.threshold, state, "" if state == "passed" else str(row))
 
 
 def format_text(found: RunComparison) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from stepbench.report.chart_sizes import BOX_QUANTILES, BOX_ROW_PX, SHARE_ROW_PX
+from stepbench.report import BOX_QUANTILES, BOX_ROW_PX, SHARE_ROW_PX
 from stepbench_charts.parts import (
     FORMULA,
     LABELS,

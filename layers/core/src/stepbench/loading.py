@@ -19,7 +19,7 @@ from stepbench.contracts.result import Accounting, RunSummary, TrialSummary
 from stepbench.errors import CorruptRecordsError, MissingLibraryError, PlanError, Problem
 from stepbench.experiments.report.tables import WINDOW_COLUMNS, accounting_table, window_table
 from stepbench.planning import parse_plan
-from stepbench.report.words import state_of
+from stepbench.report.run import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

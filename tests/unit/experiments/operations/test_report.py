@@ -13,7 +13,7 @@ from tests.unit.report.test_figures import data_of
 from stepbench.experiments.operations.report.scaling import describe_scaling, scaling_figures
 from stepbench.experiments.operations.report.words import connecting_parts, describe_operations, kind_per_s
 from stepbench.experiments.report.headline import headline_lines
-from stepbench.report.labels import window_rows
+from stepbench.report.run import window_rows
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary, TrialResult

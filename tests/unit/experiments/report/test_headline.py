@@ -19,11 +19,10 @@ from stepbench.experiments.report.headline import (
     describe_window,
     headline_lines,
 )
-from stepbench.report.labels import window_rows
+from stepbench.report.deliveries import describe_search
+from stepbench.report.run import describe_state, format_caveat_kinds, state_of, window_rows
 from stepbench.report.summary import TrialStore, missing_result
 from stepbench.report.thresholds import describe_missed
-from stepbench.report.utilisation import describe_search
-from stepbench.report.words import describe_state, format_caveat_kinds, state_of
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary

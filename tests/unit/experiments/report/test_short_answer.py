@@ -9,7 +9,7 @@ from tests.samples.results import sample_results, sample_summary
 from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.experiments.report.headline import headline_lines
 from stepbench.experiments.report.short_answer import short_answer
-from stepbench.report.words import fit
+from stepbench.report.run import fit
 
 
 def test_the_answer_of_a_run_that_compares_is_its_first_verdict() -> None:

@@ -179,8 +179,8 @@ def report(options: argparse.Namespace) -> int:
 
 def _render(summary: RunSummary, format_: str, *, strict: bool) -> str:
     from stepbench.experiments.report.tables import render_csv
-    from stepbench.report.junit import to_xml
-    from stepbench_tools.printing import render_markdown, run_suite
+    from stepbench_tools.junit import run_suite, to_xml
+    from stepbench_tools.printing import render_markdown
 
     match format_:
         case "md":

@@ -33,6 +33,7 @@ def regressions(options: argparse.Namespace) -> int:
     from stepbench.contracts.regressions import DetectorSettings
     from stepbench.errors import PlanError, Problem
     from stepbench.report import regressions as report
+    from stepbench_tools.junit import format_regressions
     from stepbench_tools.local.results import acknowledge, regressions_below, unread_last
 
     if (options.acknowledge is None) != (options.why is None):
@@ -52,7 +53,7 @@ def regressions(options: argparse.Namespace) -> int:
         case "json":
             write(json.dumps([each.model_dump(mode="json") for _, each in found], ensure_ascii=False, indent=2))
         case "junit":
-            write(report.format_junit([each for _, each in found]))
+            write(format_regressions([each for _, each in found]))
         case "html":
             write("\n".join(str(report.render_trends(series, each)) for series, each in found))
         case _:
@@ -167,7 +168,7 @@ def _describe(summary: RunSummary) -> str:
 
     from stepbench.digits import moment
     from stepbench.experiments.report.short_answer import short_answer
-    from stepbench.report.words import fit
+    from stepbench.report.run import fit
 
     head = f"{moment(summary.started_at)}  {_ending(summary):<9}  {summary.run_id}"
     answer = fit(short_answer(summary), 2 * (WIDTH - 2) - _RAGGED)

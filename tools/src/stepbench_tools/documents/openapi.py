@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import stepbench
 from stepbench.api import app, datasets
-from stepbench.api.problems import CONTENT_TYPE, ErrorKind
+from stepbench.api.resolver import CONTENT_TYPE, ErrorKind
 from stepbench.contracts.api import Acknowledgement, ProblemDetails, RunFilter, Submission
 
 if TYPE_CHECKING:

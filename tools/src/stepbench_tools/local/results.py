@@ -24,8 +24,7 @@ from stepbench.errors import CorruptRecordsError, PlanError, Problem
 from stepbench.experiments.report.page import render_page
 from stepbench.experiments.report.short_answer import short_answer
 from stepbench.loading import PLAN, candidates, find_runs, read_model, read_summaries
-from stepbench.report.caveats import caveat_groups
-from stepbench.report.conditions import describe_conditions
+from stepbench.report.caveats import caveat_groups, describe_conditions
 from stepbench.report.verdicts import TERMINAL_LINES, verdict_lines
 from stepbench_tools.local.fetching import REPORT, SUMMARY
 

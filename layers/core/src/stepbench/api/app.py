@@ -11,8 +11,16 @@ from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 
 from stepbench.api import dashboard, plans, runs
 from stepbench.api.inputs import PlanNamePath, RunIdPath, read_body
-from stepbench.api.problems import ApiError, ErrorKind
-from stepbench.api.resolver import FRESH, JSON, answer_json, caller_of, new_resolver, services_of
+from stepbench.api.resolver import (
+    FRESH,
+    JSON,
+    ApiError,
+    ErrorKind,
+    answer_json,
+    caller_of,
+    new_resolver,
+    services_of,
+)
 from stepbench.contracts.across_trials import RunComparison
 from stepbench.contracts.api import (
     Acknowledgement,

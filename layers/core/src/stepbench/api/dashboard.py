@@ -19,9 +19,8 @@ from aws_lambda_powertools.event_handler.api_gateway import Router
 from pydantic import ValidationError
 
 from stepbench.api import plans, runs
-from stepbench.api.callers import caller_of, require_caller
 from stepbench.api.inputs import PlanNamePath, RunIdPath, read_form
-from stepbench.api.problems import ApiError, ErrorKind, problem_details
+from stepbench.api.resolver import ApiError, ErrorKind, find_caller, problem_details, require_caller
 from stepbench.contracts.api import Acknowledgement, CheckedForm, Download, ProblemItem, RunFilter, StartForm
 from stepbench.contracts.runs import RunRequest
 from stepbench.errors import PlanError, Problem, raise_problems
@@ -34,7 +33,7 @@ from stepbench.records.storage.run_register import RunQuery
 from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:
-    from stepbench.api.callers import Caller
+    from stepbench.api.resolver import Caller
     from stepbench.contracts.api import PlanTrend, RunList
     from stepbench.services import Services
 
@@ -69,16 +68,14 @@ def is_page(path: str) -> bool:
 
 def problem_page(error: ApiError) -> Response[str]:
     """Return the page that shows an error."""
-    from stepbench.dashboard.pages import render_problem  # noqa: PLC0415 -- see `_pages`
-
     details = problem_details(error, "")
-    return _html(render_problem(details), HTTPStatus(details.status))
+    return _html(_pages().render_problem(details), HTTPStatus(details.status))
 
 
 @router.get("/", include_in_schema=False)
 def start_page() -> Response[str]:
     """Return the first page, or the one that asks for a token."""
-    if caller_of(router.current_event.raw_event, _services().settings) is None:
+    if find_caller(router.current_event.raw_event, _services().settings) is None:
         return _html(_pages().render_shell())
     return show_runs()
 
@@ -204,7 +201,7 @@ def _runs_page(visit: _Visit, form: CheckedForm, status: HTTPStatus = HTTPStatus
 def _plan_page(
     name: str, visit: _Visit, form: CheckedForm | None = None, status: HTTPStatus = HTTPStatus.OK
 ) -> Response[str]:
-    from stepbench.api.trends import read_trend  # noqa: PLC0415 -- with the analysis, for this page alone
+    from stepbench.api.comparison import read_trend  # noqa: PLC0415 -- with the analysis, for this page alone
 
     team = visit.query.get("team") or visit.caller.team
     runs.check_team(team, visit.caller)
@@ -289,7 +286,7 @@ def _services() -> Services:
 
 def _pages() -> Any:  # noqa: ANN401 -- a module
     """Import the pages with Jinja now: the API's other callers do not wait for it."""
-    from stepbench.dashboard import pages  # noqa: PLC0415 -- see above
+    from stepbench import dashboard as pages  # noqa: PLC0415 -- see above
 
     return pages
 

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from aws_lambda_powertools.event_handler import Response
 
 from stepbench.api.inputs import DatasetNamePath, EndDay, FirstDay, accepts_gzip, read_span
-from stepbench.api.problems import ApiError, ErrorKind
-from stepbench.api.resolver import FRESH, answer_json, caller_of, new_resolver, services_of
+from stepbench.api.resolver import FRESH, ApiError, ErrorKind, answer_json, caller_of, new_resolver, services_of
 from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.errors import CorruptRecordsError, Problem
 from stepbench.experiments.report.dataset_page import render_dataset, view_dataset

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
-from stepbench.api.problems import ApiError, ErrorKind
+from stepbench.api.resolver import ApiError, ErrorKind
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.problems import shown
 from stepbench.records.storage.transfers import Span

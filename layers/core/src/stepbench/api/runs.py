@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.api.problems import ApiError, ErrorKind
+from stepbench.api.resolver import ApiError, ErrorKind
 from stepbench.api.run_progress import read_progress
 from stepbench.contracts.api import Download, Links, QueuedRun, QueuePlace, RunList, RunView, WaitedFor
 from stepbench.contracts.runs import DEFAULT_TEAM, MAX_CAUSE_CHARS
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-    from stepbench.api.callers import Caller
+    from stepbench.api.resolver import Caller
     from stepbench.contracts.api import RunFilter
     from stepbench.contracts.runs import QueueEntry, RunRecord, RunRequest, RunState
     from stepbench.services import Services

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from stepbench.records.storage.run_store import RunStore
     from stepbench.records.storage.trial_table import TrialTable
     from stepbench.report.document import Node, Section, Table
-    from stepbench.report.labels import WindowRow
-    from stepbench.report.run import RunView
+    from stepbench.report.run import RunView, WindowRow
     from stepbench.services import Services
     from stepbench.settings import Settings
 

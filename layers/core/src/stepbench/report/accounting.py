@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.result import Accounting, TrialSummary
-    from stepbench.report.labels import WindowRow
-    from stepbench.report.run import RunView, TrialView
+    from stepbench.report.run import RunView, TrialView, WindowRow
 
 MAX_COLUMNS = 6
 """More trials beside one another are wider than paper."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.chart_sizes import BOX_QUANTILES
+from stepbench.report import BOX_QUANTILES
 from stepbench.report.curves import curve_of, legend_of
 from stepbench.report.datasets import by_series
-from stepbench.report.labels import columns, drawn_windows, short
+from stepbench.report.run import columns, drawn_windows, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.experiment import ExperimentName
     from stepbench.contracts.result import TrialResult
     from stepbench.report.curves import Legend
-    from stepbench.report.labels import Columns, Row, WindowRow
+    from stepbench.report.run import Columns, Row, WindowRow
 
 BOXES_PER_FIGURE = 12
 _BOX_COLUMNS = ("label", "caption", "n", *BOX_QUANTILES, *[f"{name}_words" for name in BOX_QUANTILES])

@@ -11,7 +11,7 @@ from stepbench import digits
 from stepbench.analysis.verdict_text import holds_one, loads, other_cause
 from stepbench.report import document as doc
 from stepbench.report import numbers
-from stepbench.report.labels import window_label
+from stepbench.report.run import window_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.curves import Curve, legend_of
 from stepbench.report.figures import Drawing
-from stepbench.report.labels import columns, short
+from stepbench.report.run import columns, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.chart_data import WindowSample
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
     from stepbench.report.curves import Legend
-    from stepbench.report.labels import Columns
+    from stepbench.report.run import Columns
 
 MEASURES = {
     "latency_ms": "Trigger latency (t4 − t1)",  # noqa: RUF001 -- a minus sign

@@ -8,7 +8,7 @@ from stepbench import digits
 from stepbench.costs.price_table import unit_price
 from stepbench.report import document as doc
 from stepbench.report import numbers
-from stepbench.report.labels import trial_labels, window_rows
+from stepbench.report.run import trial_labels, window_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.cost import CostItem, PerDollar, RunCost
     from stepbench.contracts.documents import Manifest
     from stepbench.contracts.result import RunSummary, TrialSummary
-    from stepbench.report.labels import WindowRow
+    from stepbench.report.run import WindowRow
 
 PART_NAMES = {
     "store": "store",

@@ -9,12 +9,12 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.analysis.comparability import STORE, format_value, shorten_path
-from stepbench.report.labels import columns
+from stepbench.report.run import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stepbench.report.labels import Columns, WindowRow
+    from stepbench.report.run import Columns, WindowRow
 
 DASHES = 5
 """How many kinds of lines there are (`stepbench_charts/parts.py`)."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from stepbench import digits
 from stepbench.contracts.experiment import HEADLINE_QUANTILES, QUANTILES
 from stepbench.report.curves import curve_of, legend_of, series_of
-from stepbench.report.labels import columns, drawn_windows, short
+from stepbench.report.run import columns, drawn_windows, short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialResult
     from stepbench.report.curves import Legend
-    from stepbench.report.labels import Columns, Row, WindowRow
+    from stepbench.report.run import Columns, Row, WindowRow
 
 T = TypeVar("T")
 MAX_POINTS = 400

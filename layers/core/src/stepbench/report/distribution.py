@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.experiment import measure_of
+from stepbench.report import BOX_QUANTILES, BOX_ROW_PX, numbers
 from stepbench.report import document as doc
-from stepbench.report import numbers
 from stepbench.report.boxes import BEYOND, box_figures, box_quantiles
 from stepbench.report.changes import describe_modality
-from stepbench.report.chart_sizes import BOX_QUANTILES, BOX_ROW_PX
 from stepbench.report.datasets import ecdf_figures
 from stepbench.report.figures import Drawing
-from stepbench.report.labels import window_label
+from stepbench.report.run import window_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

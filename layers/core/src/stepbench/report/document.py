@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from stepbench import digits
-from stepbench.report.words import state_of
+from stepbench.report.run import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from stepbench.contracts.result import TrialSummary
     from stepbench.report.figures import Drawing
-    from stepbench.report.labels import WindowRow
+    from stepbench.report.run import WindowRow
 
 Output = Literal["page", "markdown", "terminal"]
 PAGE: tuple[Output, ...] = ("page",)

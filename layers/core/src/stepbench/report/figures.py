@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from stepbench.contracts.experiment import ExperimentName
-    from stepbench.report.labels import Columns
+    from stepbench.report.run import Columns
 
 
 @dataclass(frozen=True)

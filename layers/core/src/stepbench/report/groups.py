@@ -13,7 +13,7 @@ from stepbench.contracts.measures import Estimate
 from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.boxes import BEYOND
-from stepbench.report.labels import trial_labels
+from stepbench.report.run import trial_labels
 from stepbench.stats.over_runs import mean_over_runs
 
 if TYPE_CHECKING:

@@ -1,10 +1,15 @@
-"""A document as HTML: every text is escaped and printable; tables and figures have the numbers of their order."""
+"""
+A document as HTML, and the environment of all templates: every text that comes from outside is escaped and printable.
+
+Tables and figures have the numbers of their order.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, NewType, assert_never
 
+from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from stepbench.errors import BLANKS, printable
@@ -12,6 +17,8 @@ from stepbench.report import document as doc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from jinja2 import BaseLoader
 
 Html = NewType("Html", str)
 """Text that is escaped already: what this module makes, until it gives it away as `Markup`."""
@@ -257,3 +264,24 @@ def _vector(drawing: doc.VectorDrawing) -> Html:
     given |= {"width": drawing.width_px, "height": drawing.height_px, "role": "img", "aria-label": drawing.description}
     svg = _element("svg", _joined((_HEAD.format(_text(drawing.arrow)), *shapes)), given)
     return _element("div", svg, {"class": f"dag-scroll {drawing.style}"})
+
+
+_BLANKS = f"\r{BLANKS}"
+"""Browsers send the lines of a form's field with both, and get them back where the form is shown again."""
+
+
+def template_environment(loader: BaseLoader) -> Environment:
+    """Return an environment for templates of HTML."""
+    return Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printed,
+    )
+
+
+def _printed(value: object) -> object:
+    """Return what an expression puts into a page: texts as they may be shown, and what is markup already as it is."""
+    return printable(value, _BLANKS) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from stepbench import digits
 from stepbench.analysis.comparability import STORE, format_value, shorten_path
 from stepbench.contracts.experiment import measure_of
+from stepbench.report import MATRIX_ROW_PX
 from stepbench.report import document as doc
 from stepbench.report.boxes import BEYOND
-from stepbench.report.chart_sizes import MATRIX_ROW_PX
 from stepbench.report.figures import Drawing
 from stepbench.report.groups import groups_nodes
-from stepbench.report.labels import columns, short
+from stepbench.report.run import columns, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.experiment import ExperimentName
     from stepbench.contracts.result import TrialSummary
     from stepbench.report.groups import TrialGroup
-    from stepbench.report.labels import Columns, Row
+    from stepbench.report.run import Columns, Row
 
 MAX_FIGURES = 12
 _MIDDLE = 0.5

@@ -1,5 +1,5 @@
 """
-What changed over the runs of a plan: as text, as JUnit, and as a section of a page with a chart of each trend.
+What changed over the runs of a plan: as text, and as a section of a page with a chart of each trend.
 
 The charts are drawn here, as SVG, so that a page shows them without a script; each has its numbers in a table.
 """
@@ -15,8 +15,7 @@ from jinja2 import PackageLoader
 from markupsafe import Markup
 
 from stepbench import digits
-from stepbench.report.environment import template_environment
-from stepbench.report.junit import Case, Suite, to_xml
+from stepbench.report.html import template_environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,10 +38,7 @@ WORDS = {
     "undecidable": "undecidable",
 }
 _ORDER = ("regression", "drift", "suspected", "improvement", "undecidable", "shift", "spike", "no_change")
-_FAILING = frozenset({"regression", "drift"})
-_UNDECIDED = frozenset({"suspected", "undecidable"})
-_NO_NUMBERS = "none of its trials went through whole in the last run"
-_FELL_BEHIND = "it fell behind its load in the last run, and had not before"
+FAILING = frozenset({"regression", "drift"})
 _CLOSE = 0.02
 """A chart's values are at least so far apart, as a logarithm, that noise of a per mille does not fill it."""
 
@@ -56,28 +52,11 @@ def format_text(found: Regressions) -> str:
     return "\n".join([*lines, f"  {found.false_alarms}"])
 
 
-def format_junit(found: Sequence[Regressions]) -> str:
-    """Return a suite for each plan, with a test for each series: what stands worse is a failure."""
-    return to_xml(
-        [
-            Suite(
-                f"stepbench regressions {each.plan}",
-                (
-                    *(Case(group, "has numbers", "failed", _NO_NUMBERS) for group in each.missing),
-                    *(Case(group, "keeps up", "failed", _FELL_BEHIND) for group in each.behind),
-                    *map(_case, each.findings),
-                ),
-            )
-            for each in found
-        ]
-    )
-
-
 def describe_outcome(found: Regressions) -> str:
     """Return how many series stand worse, of how many runs, and that a confirming run is asked for."""
     if not found.findings:
         return f"no numbers in {digits.counted(found.runs, 'run')}"
-    worse = sum(each.verdict in _FAILING for each in found.findings)
+    worse = sum(each.verdict in FAILING for each in found.findings)
     said = digits.counted(worse, "regression") if worse else "no regression"
     if all(each.verdict == "undecidable" for each in found.findings):
         said = "nothing can be said yet"
@@ -99,14 +78,6 @@ def describe_left_out(found: Regressions) -> str:
 def ranked(findings: Sequence[SeriesFinding]) -> list[SeriesFinding]:
     """Return the findings, the worst first."""
     return sorted(findings, key=lambda each: _ORDER.index(each.verdict))
-
-
-def _case(finding: SeriesFinding) -> Case:
-    if finding.verdict in _FAILING:
-        return Case(finding.series.group, finding.series.name, "failed", f"{WORDS[finding.verdict]}: {finding.text}")
-    if finding.verdict in _UNDECIDED:
-        return Case(finding.series.group, finding.series.name, "skipped", f"{WORDS[finding.verdict]}: {finding.text}")
-    return Case(finding.series.group, finding.series.name)
 
 
 class Point(NamedTuple):

@@ -20,7 +20,7 @@ from stepbench.report.changes import (
 )
 from stepbench.report.datasets import MAX_POINTS, SECOND_COLUMNS, binned, hide_non_positive
 from stepbench.report.figures import Drawing
-from stepbench.report.labels import columns, short
+from stepbench.report.run import columns, short
 from stepbench.report.times import not_drawn_words
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.findings import ChangePoint
     from stepbench.contracts.result import TrialResult
     from stepbench.report.changes import StepGap
-    from stepbench.report.labels import Columns, Row
-    from stepbench.report.run import RunView, TrialView
+    from stepbench.report.run import Columns, Row, RunView, TrialView
 
 MAX_STRIPS = 4
 _ROOM = 1.45

@@ -16,7 +16,7 @@ from stepbench.contracts.cost import Cost
 from stepbench.contracts.documents import EndedServer, Failure
 from stepbench.contracts.result import SUMMARY_SCHEMA, Caveat, Clock, RunSummary, TrialResult, TrialSummary
 from stepbench.errors import ServerEndedError
-from stepbench.report.words import state_of
+from stepbench.report.run import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,14 +10,14 @@ from stepbench import digits
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.thresholds import DEFAULTS
 from stepbench.report import document as doc
-from stepbench.report.labels import window_rows
+from stepbench.report.run import window_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.contracts.thresholds import ThresholdResult
-    from stepbench.report.labels import WindowRow
+    from stepbench.report.run import WindowRow
 
 _MISSED, _UNDECIDED = "threshold missed", "threshold not decided"
 _MOST_NAMED = 3

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.experiment import ExperimentName
     from stepbench.contracts.measures import Latency, WindowResult
     from stepbench.report.datasets import TimeFigure
-    from stepbench.report.labels import WindowRow
-    from stepbench.report.run import RunView, TrialView
+    from stepbench.report.run import RunView, TrialView, WindowRow
 
 _LATENESS = ("lateness_ms", "Lateness of the generator", "t1 − t0")  # noqa: RUF001 -- a minus sign
 _MEASURES: dict[ExperimentName, tuple[tuple[str, str, str], ...]] = {

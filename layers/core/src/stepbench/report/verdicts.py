@@ -12,7 +12,7 @@ from stepbench.analysis.verdict_text import describe_share
 from stepbench.analysis.verdicts import take_turns
 from stepbench.report import document as doc
 from stepbench.report import numbers
-from stepbench.report.words import name_caveat_kind
+from stepbench.report.run import name_caveat_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

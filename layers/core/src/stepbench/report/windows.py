@@ -8,15 +8,14 @@ from stepbench import digits
 from stepbench.contracts.experiment import HEADLINE_QUANTILES
 from stepbench.report import document as doc
 from stepbench.report import numbers
-from stepbench.report.labels import trial_labels, window_rows
-from stepbench.report.words import format_caveat_kind, state_of
+from stepbench.report.run import format_caveat_kind, state_of, trial_labels, window_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from stepbench.contracts.experiment import ExperimentName
     from stepbench.contracts.result import Caveat, RunSummary, TrialSummary
-    from stepbench.report.labels import WindowRow
+    from stepbench.report.run import WindowRow
 
 BARE_TRIGGER = "bare trigger p50"
 """Of an invocation without a store (etcd: a put and its watch), before the trials; no lower bound of their latency."""

@@ -27,7 +27,7 @@ from stepbench.experiments.report.page import render_page
 from stepbench.experiments.transfer.report import view as transfers
 from stepbench.experiments.transfer.report import words as transfer_words
 from stepbench.report.figures import specifications
-from stepbench.report.words import state_of
+from stepbench.report.run import state_of
 from stepbench_tools.printing import render_dataset_markdown, render_markdown
 
 ROWS = tuple(month(60, days=3))

@@ -9,10 +9,10 @@ from stepbench.contracts.experiment import ExperimentName
 from stepbench.experiments.registry import experiment_of
 from stepbench.experiments.report.headline import describe_window, headline_tables
 from stepbench.report import document as doc
-from stepbench.report.conditions import describe_conditions
+from stepbench.report.caveats import describe_conditions
+from stepbench.report.comparisons import share_rows, share_sentences
 from stepbench.report.groups import groups_nodes
-from stepbench.report.labels import window_rows
-from stepbench.report.shares import share_rows, share_sentences
+from stepbench.report.run import window_rows
 from stepbench.report.thresholds import describe_all_kept, describe_undecided
 from stepbench.report.verdicts import of_settings, verdict_nodes
 

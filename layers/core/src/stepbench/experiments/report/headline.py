@@ -13,9 +13,8 @@ from stepbench.contracts.experiment import EXECUTION_LATENCY
 from stepbench.experiments.dataflow.report.words import describe_objects, first_media
 from stepbench.experiments.operations.report.words import format_throughput
 from stepbench.experiments.registry import experiment_of, experiments
-from stepbench.report.labels import trial_labels, window_labels
+from stepbench.report.run import state_of, trial_labels, window_labels
 from stepbench.report.thresholds import describe_missed, describe_undecided
-from stepbench.report.words import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.report import document as doc
-    from stepbench.report.labels import WindowRow
+    from stepbench.report.run import WindowRow
 
 _WINDOWS_PER_LINE = 3
 

@@ -23,21 +23,18 @@ from stepbench.report import document as doc
 from stepbench.report.accounting import accounting_section
 from stepbench.report.caveats import caveats_section, problems_section
 from stepbench.report.clock_check import clock_section
-from stepbench.report.comparisons import published_section
+from stepbench.report.comparisons import published_section, share_rows, shares_section
 from stepbench.report.costs import cost_section
-from stepbench.report.deliveries import invocations_section
+from stepbench.report.deliveries import invocations_section, load_section
 from stepbench.report.distribution import distribution_section
-from stepbench.report.environment import template_environment
 from stepbench.report.figures import javascript, json_for_script, own_file, page_data
 from stepbench.report.groups import groups
-from stepbench.report.html import to_html
+from stepbench.report.html import template_environment, to_html
 from stepbench.report.matrix import repeats_section
 from stepbench.report.run import run_view
-from stepbench.report.shares import share_rows, shares_section
 from stepbench.report.steps import steps_section
 from stepbench.report.thresholds import describe_missed, thresholds_section
 from stepbench.report.times import over_time_section, times_section
-from stepbench.report.utilisation import load_section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -15,11 +15,11 @@ from stepbench.digits import count, counted
 from stepbench.errors import BLANKS, printable
 from stepbench.experiments.report.headline import headline_lines
 from stepbench.experiments.report.short_answer import short_answer
-from stepbench.report.conditions import describe_conditions
+from stepbench.report.caveats import describe_conditions
+from stepbench.report.run import state_of
 from stepbench.report.summary import failed_trials
 from stepbench.report.thresholds import describe_missed
 from stepbench.report.verdicts import verdict_lines
-from stepbench.report.words import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.errors import BLANKS, printable
 from stepbench.experiments.dataflow.report.numbers import dag_numbers
-from stepbench.report.labels import trial_labels, window_rows
-from stepbench.report.words import state_of
+from stepbench.report.run import state_of, trial_labels, window_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.measures import Estimate, Latency
     from stepbench.contracts.result import RunSummary, TrialSummary
-    from stepbench.report.labels import WindowRow
+    from stepbench.report.run import WindowRow
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.report import document as doc
-from stepbench.report.labels import describe_latency
+from stepbench.report.run import describe_latency
 from stepbench.report.windows import CAVEATS, COUNT, LOST, PROVIDER, Field, bare_trigger, quantiles, window_table
 
 if TYPE_CHECKING:
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import RunSummary
-    from stepbench.report.labels import WindowRow
-    from stepbench.report.run import RunView
+    from stepbench.report.run import RunView, WindowRow
 
 QUESTION = "How long after a write does the function run?"
 LEADS = False

@@ -9,7 +9,7 @@ from stepbench import digits
 from stepbench.experiments.dataflow.report.words import EDGE_PARTS, PATH_GROUPS, format_rate, format_task
 from stepbench.report import document as doc
 from stepbench.report.figures import Drawing
-from stepbench.report.labels import columns, short
+from stepbench.report.run import columns, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from stepbench.contracts.dataflow.result import DagWindow, EdgeResult
     from stepbench.contracts.measures import Estimate
-    from stepbench.report.labels import Columns, Row
+    from stepbench.report.run import Columns, Row
 
 GANTT_PARTS = ("open", "input", "get", "compute", "put", "rest")
 """One domain for all figures, so that a part has its colour everywhere."""

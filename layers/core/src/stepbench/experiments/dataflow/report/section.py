@@ -9,7 +9,7 @@ from stepbench.contracts.experiment import EXECUTION_LATENCY
 from stepbench.experiments.dataflow.report import tables, words
 from stepbench.experiments.dataflow.report.view import dag_views, flow_trials
 from stepbench.report import document as doc
-from stepbench.report.labels import describe_latency
+from stepbench.report.run import describe_latency
 from stepbench.report.windows import (
     CAVEATS,
     COUNT,
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.result import RunSummary
     from stepbench.experiments.dataflow.report.view import DagView, FlowTrial, WindowView
-    from stepbench.report.labels import WindowRow
-    from stepbench.report.run import RunView
+    from stepbench.report.run import RunView, WindowRow
 
 QUESTION = "Which store passes the data of a DAG the fastest?"
 LEADS = True

@@ -12,7 +12,7 @@ from stepbench.contracts.published import QUANTILE_METRICS
 from stepbench.experiments.operations.report.words import format_kind
 from stepbench.report.curves import curve_of, legend_of
 from stepbench.report.datasets import figure_parts
-from stepbench.report.labels import columns, drawn_windows, short
+from stepbench.report.run import columns, drawn_windows, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import PercentileRow
     from stepbench.contracts.result import TrialResult
     from stepbench.report.curves import Legend
-    from stepbench.report.labels import Columns, Row, WindowRow
+    from stepbench.report.run import Columns, Row, WindowRow
 
     WindowCurve = tuple[WindowRow, EcdfCurve]
 

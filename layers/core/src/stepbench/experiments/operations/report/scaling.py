@@ -10,15 +10,15 @@ from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.curves import cut_shared_words
 from stepbench.report.figures import Drawing
-from stepbench.report.labels import columns, short
+from stepbench.report.run import columns, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.across_trials import ScalingCurve, ScalingPoint
     from stepbench.contracts.result import RunSummary
-    from stepbench.report.labels import Columns
-    from stepbench.report.labels import Row as DataRow
+    from stepbench.report.run import Columns
+    from stepbench.report.run import Row as DataRow
 
 _LAW_POINTS = 60
 _ROOM = 1.15

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import KindResult, OperationsResult, PercentileRow, WindowResult
     from stepbench.contracts.result import RunSummary
     from stepbench.experiments.operations.report.percentiles import PercentileFigure
-    from stepbench.report.labels import WindowRow
-    from stepbench.report.run import RunView
+    from stepbench.report.run import RunView, WindowRow
 
 QUESTION = "How fast is the store?"
 LEADS = False

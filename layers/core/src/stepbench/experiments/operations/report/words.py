@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.labels import describe_latency
+from stepbench.report.run import describe_latency
 
 if TYPE_CHECKING:
     from stepbench.contracts.measures import ConnectingResult, KindResult, Latency, OperationsResult, WindowResult
-    from stepbench.report.labels import WindowRow
+    from stepbench.report.run import WindowRow
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from stepbench import digits
 from stepbench.contracts.transfer.plan import PLATFORMS, SOURCES
 from stepbench.report import document as doc
 from stepbench.report.figures import Drawing
-from stepbench.report.labels import columns, short
+from stepbench.report.run import columns, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         TransferCurve,
         TransferFindings,
     )
-    from stepbench.report.labels import Columns, Row
+    from stepbench.report.run import Columns, Row
 
 NAMES = {"lambda": "Lambda", "fargate": "Fargate", "s3": "S3", "efs": "EFS"}
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

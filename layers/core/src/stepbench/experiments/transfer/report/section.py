@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
     from stepbench.contracts.transfer.result import TransferFindings
     from stepbench.experiments.transfer.report.view import TransferView
-    from stepbench.report.labels import WindowRow
-    from stepbench.report.run import RunView
+    from stepbench.report.run import RunView, WindowRow
 
 QUESTION = ""
 """Each trial's section has its own."""

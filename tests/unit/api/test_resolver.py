@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepbench.api.callers import Caller, caller_of
-from stepbench.api.problems import ApiError, ErrorKind
+from stepbench.api.resolver import ApiError, Caller, ErrorKind, find_caller
 from stepbench.settings import Settings
 
 ACCOUNT = "000000000000"
@@ -44,13 +43,13 @@ def bearing(claims: dict[str, Any]) -> dict[str, Any]:
 )
 def test_an_identity_is_a_team_of_its_own(arn: str, team: str) -> None:
     """So nobody sees another's runs before anybody has written a map; the account itself is the default team."""
-    assert caller_of(signed(arn), settings()) == Caller(arn, team)
+    assert find_caller(signed(arn), settings()) == Caller(arn, team)
 
 
 def test_the_map_joins_roles_to_teams() -> None:
     """An assumed role's ARN has no path, the role's own has one."""
     teams = json.dumps({f"arn:aws:iam::{ACCOUNT}:role/ci/deployer": "payments"})
-    found = caller_of(signed(DEPLOYER), settings(teams=teams))
+    found = find_caller(signed(DEPLOYER), settings(teams=teams))
     assert found is not None
     assert found.team == "payments"
 
@@ -58,7 +57,7 @@ def test_the_map_joins_roles_to_teams() -> None:
 def test_a_role_of_that_name_in_another_account_is_another() -> None:
     """Whoever may create a role somewhere could otherwise join any team."""
     teams = json.dumps({"arn:aws:iam::111111111111:role/deployer": "payments"}).replace("1" * 12, "9" * 12)
-    found = caller_of(signed(DEPLOYER), settings(teams=teams))
+    found = find_caller(signed(DEPLOYER), settings(teams=teams))
     assert found is not None
     assert found.team == "role/deployer"
 
@@ -66,7 +65,7 @@ def test_a_role_of_that_name_in_another_account_is_another() -> None:
 def test_a_user_of_a_role_s_name_is_another() -> None:
     """The map names the role."""
     teams = json.dumps({f"arn:aws:iam::{ACCOUNT}:role/deployer": "payments"})
-    found = caller_of(signed(f"arn:aws:iam::{ACCOUNT}:user/deployer"), settings(teams=teams))
+    found = find_caller(signed(f"arn:aws:iam::{ACCOUNT}:user/deployer"), settings(teams=teams))
     assert found is not None
     assert found.team == "user/deployer"
 
@@ -77,17 +76,17 @@ def test_a_name_that_is_nobodys_to_give_is_refused(team: str) -> None:
     teams = json.dumps({f"arn:aws:iam::{ACCOUNT}:role/ci/deployer": team})
     for event, told in ((bearing({"sub": "anna", "team": team}), "claim team"), (signed(DEPLOYER), "parameter Teams")):
         with pytest.raises(ApiError, match=told) as refused:
-            caller_of(event, settings(teams=teams))
+            find_caller(event, settings(teams=teams))
         assert refused.value.kind is ErrorKind.NOT_SIGNED
 
 
 def test_a_token_names_its_team() -> None:
     """By the claim that the stack's parameter names."""
     event = bearing({"sub": "anna", "custom:group": "payments"})
-    assert caller_of(event, settings(team_claim="custom:group")) == Caller("anna", "payments")
+    assert find_caller(event, settings(team_claim="custom:group")) == Caller("anna", "payments")
 
 
 @pytest.mark.parametrize("event", [{}, {"requestContext": {}}, bearing({"sub": "anna"}), signed("")])
 def test_without_an_identity_there_is_no_caller(event: dict[str, Any]) -> None:
     """A token without the claim belongs to no team, and must not fall into one."""
-    assert caller_of(event, settings()) is None
+    assert find_caller(event, settings()) is None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tests.samples.results import STORES, sample_result, sample_window
 
-from stepbench.report.labels import trial_labels, window_label, window_labels, window_rows
+from stepbench.report.run import trial_labels, window_label, window_labels, window_rows
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialSummary

@@ -8,7 +8,7 @@ import pytest
 from tests.samples.run_series import noise, summaries
 from tests.samples.services import MemoryServices
 
-from stepbench.api.trends import MOST_SERIES, read_trend
+from stepbench.api.comparison import MOST_SERIES, read_trend
 from stepbench.contracts.regressions import DetectorSettings, NamedRun, Regressions
 from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.records.storage import layout

@@ -1,5 +1,0 @@
-"""What charts and their data have to agree on. The charts' sources import it where nothing else is installed."""
-
-BOX_QUANTILES = ("p1", "p25", "p50", "p75", "p90", "p99")
-BOX_ROW_PX, MATRIX_ROW_PX, SHARE_ROW_PX = 46, 40, 38
-"""The height of a chart's row, by the kind of chart."""
