@@ -1,8 +1,8 @@
 """
-A run as Markdown and as a suite of tests, and runs side by side as text, Markdown and JUnit.
+A run as Markdown, and runs side by side as text, Markdown and JUnit.
 
 A run's Markdown is as one pastes it into a pull request: how it ended, question and verdicts, a table, its caveats
-once each. Its suite, for a build server, says that each trial ran whole, and each threshold in each window.
+once each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stepbench.report.verdicts import (
     verdict_lines,
     verdict_table,
 )
-from stepbench_tools.junit import Case, Suite, to_xml
+from stepbench_tools.junit import RAN_WHOLE, Case, Suite, to_xml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
