@@ -27,7 +27,7 @@ from stepbench.workload.topology import edge_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.dataflow.rows import BlobRow, TaskRow
+    from stepbench.contracts.dataflow.rows import TaskRow
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.tasks import ExportRecordsOutput, StateError
     from stepbench.records.storage.run_store import RunStore
@@ -114,40 +114,11 @@ FILES = {
     "tasks.parquet": _of(_TASKS, "one row for each attempt at a task that left a row, by execution and stage."),
     "objects.parquet": _of(_OBJECTS, "one row for each transfer of an object, in the order that tasks began them."),
 }
-_END = ("ended_ns", "completed", "error", "cause", "deleted", "left", "delete_ns")
-_TASK = (
-    "stage", "attempt", "began_ns", "ended_ns", "open_ns", "input_ns", "input_bytes", "compute_ns",
-    "cpu_ns", "sandbox", "cold", "init_ns", "memory_bytes", "request_id", "outcome", "error", "result",
-)  # fmt: skip
-_BLOB = (
-    "object",
-    "operation",
-    "began_ns",
-    "code_ns",
-    "connect_ns",
-    "wait_ns",
-    "whole_ns",
-    "blob_bytes",
-    "requests",
-    "outcome",
-    "error",
-)
 
 
 def export(spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTable) -> ExportRecordsOutput:
     """Write the executions as any events, and the three files beside; raises as `export_events`."""
     written = export_events(spec, failure, runs, table)
-    export_dags(spec, runs, table)
-    return written
-
-
-def export_dags(spec: TrialSpec, runs: RunStore, table: TrialTable) -> None:
-    """
-    Write the three files.
-
-    Raises:
-        RecordsUnavailableError: bucket or table do not answer.
-    """
     with tempfile.TemporaryDirectory() as folder:
         with ExitStack() as stack:
             writers = {
@@ -164,6 +135,7 @@ def export_dags(spec: TrialSpec, runs: RunStore, table: TrialTable) -> None:
                     writers["objects.parquet"].add_rows(_object_rows(spec, event, tasks))
         for name in FILES:
             runs.put_file(layout.trial_key(spec.ref, name), Path(folder) / name)
+    return written
 
 
 def _facts(spec: TrialSpec) -> dict[str, str]:
@@ -177,40 +149,37 @@ def _facts(spec: TrialSpec) -> dict[str, str]:
 
 
 def _end_rows(spec: TrialSpec, table: TrialTable) -> Iterator[Row]:
+    """Yield a row for each end; here and below a row may have more than its file's columns, which are left out."""
     for end in read_dag_ends(spec.tag, table)[0]:
         if (names := _names(spec, end.event)) is not None:
-            yield {**names, "dag": end.dag, **{name: getattr(end, name) for name in _END}}
+            yield vars(end) | names
 
 
 def _task_rows(spec: TrialSpec, event: str, tasks: ExecutionTasks) -> Iterator[Row]:
-    for names, row, level in _attempts(spec, event, tasks):
+    for names, row in _attempts(spec, event, tasks):
         parts = task_parts(row)
-        passing = {"connect_ns": parts.open - row.open_ns, "get_ns": parts.get, "put_ns": parts.put, "level": level}
-        yield {**names, **passing, **{name: getattr(row, name) for name in _TASK}}
+        passing = {"connect_ns": parts.open - row.open_ns, "get_ns": parts.get, "put_ns": parts.put}
+        yield vars(row) | names | passing
 
 
 def _object_rows(spec: TrialSpec, event: str, tasks: ExecutionTasks) -> Iterator[Row]:
-    for names, row, _ in _attempts(spec, event, tasks):
-        own = {**names, "stage": row.stage, "attempt": row.attempt}
+    for names, row in _attempts(spec, event, tasks):
         for blob in row.blobs:
-            yield {**own, **_edge(blob), **{name: getattr(blob, name) for name in _BLOB}}
+            producer, consumer = edge_of(blob.object)
+            yield vars(blob) | names | {"producer": producer, "consumer": consumer}
 
 
-def _attempts(spec: TrialSpec, event: str, tasks: ExecutionTasks) -> Iterator[tuple[Row, TaskRow, int]]:
-    """Yield for each row what names it, the row, and its level."""
+def _attempts(spec: TrialSpec, event: str, tasks: ExecutionTasks) -> Iterator[tuple[Row, TaskRow]]:
+    """Yield for each row what names it, with its level and whether it counts, and the row."""
     names = _names(spec, event)
     if names is None:
         return
     levels = tasks.dag.level_of
-    for task, rows in tasks.attempts.items():
+    for (stage, task), rows in tasks.attempts.items():
         for row in rows:
-            counts = tasks.counted.get(task) is row
-            yield {**names, "dag": row.dag, "task": row.index, "counts": counts}, row, levels.get(row.stage, -1)
-
-
-def _edge(blob: BlobRow) -> Row:
-    producer, consumer = edge_of(blob.object)
-    return {"producer": producer, "consumer": consumer}
+            which = {"dag": row.dag, "stage": stage, "task": task, "attempt": row.attempt}
+            counts = tasks.counted.get((stage, task)) is row
+            yield {**names, **which, "counts": counts, "level": levels.get(stage, -1)}, row
 
 
 def _names(spec: TrialSpec, event: str) -> Row | None:

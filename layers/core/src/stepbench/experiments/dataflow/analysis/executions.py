@@ -1,4 +1,8 @@
-"""The executions of a trial: what its writers, its ends and the rows of its tasks say of each, put together."""
+"""
+The executions of a trial: what its writers, its ends and the rows of its tasks say of each, put together.
+
+Of each task what its time consists of, and of each execution the critical path; times in ns.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,15 @@ from stepbench.model.request import Outcome
 from stepbench.records.join.sent import NO_ATTEMPT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stepbench.contracts.dataflow.dag import Dag, Stage
-    from stepbench.contracts.dataflow.rows import DagEnd, TaskRow
+    from stepbench.contracts.dataflow.result import PathPart
+    from stepbench.contracts.dataflow.rows import BlobRow, DagEnd, TaskRow
     from stepbench.contracts.plan import TrialSpec
     from stepbench.records.join.joined import Joined
 
     TaskName = tuple[str, int]
-    from collections.abc import Sequence
-
-    from stepbench.contracts.dataflow.result import PathPart
-    from stepbench.contracts.dataflow.rows import BlobRow
 
 
 class Execution(NamedTuple):

@@ -1,9 +1,13 @@
-"""A window's stages and levels: values are gathered execution by execution, by due time."""
+"""
+A window's stages, levels and edges: values are gathered execution by execution, by due time.
+
+Measures over tasks, objects and executions have intervals in which tasks of one execution count as one.
+"""
 
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,12 +26,16 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import Estimate
     from stepbench.experiments.dataflow.analysis.executions import Execution, ExecutionTasks, LevelTimes, TaskParts
 
+    Floats = NDArray[np.float64]
 
 NS_PER_MS = 1e6
+NS_PER_S = 1e9
 MIB = 2**20
+FEWEST_TASKS = 3
+"""With fewer tasks no slowest one differs from the median one."""
 
 
-def spread(values: Sequence[float] | NDArray[np.float64], executions: int) -> Spread:
+def spread(values: Sequence[float] | Floats, executions: int) -> Spread:
     """
     Return a measure's quantiles, with intervals.
 
@@ -46,23 +54,14 @@ def spread(values: Sequence[float] | NDArray[np.float64], executions: int) -> Sp
     )
 
 
-def spread_ms(values_ns: Sequence[int], executions: int) -> Spread:
+def spread_ms(values_ns: Sequence[int] | Floats, executions: int) -> Spread:
     """Return the same of times in ns, in ms."""
-    return spread([value / NS_PER_MS for value in values_ns], executions)
+    return spread(np.array(values_ns, dtype=np.float64) / NS_PER_MS, executions)
 
 
 def mean_share(shares: Sequence[float]) -> Estimate:
     """Return the mean of one share an execution."""
     return Series(np.array(shares, dtype=np.float64)).mean()
-
-
-def median_or_none(values: Sequence[float]) -> float | None:
-    """Return the median of values that need no interval."""
-    return float(np.median(values)) if values else None
-
-
-FEWEST_TASKS = 3
-"""With fewer tasks no slowest one differs from the median one."""
 
 
 class StageTally:
@@ -75,7 +74,7 @@ class StageTally:
         self._shares: list[float] = []
         self._stragglers: list[float] = []
         self._inits_ns: list[int] = []
-        self._retries = self._cold = self._cpu_ns = self._memory_bytes = 0
+        self._retries = self._cpu_ns = self._memory_bytes = 0
 
     def add(self, tasks: ExecutionTasks) -> None:
         """Take one execution, of which every task has a row."""
@@ -91,7 +90,6 @@ class StageTally:
         if len(rows) >= FEWEST_TASKS and median_ns > 0:
             self._stragglers.append(max(whole_ns) / median_ns)
         self._inits_ns += [row.init_ns for row in rows if row.cold]
-        self._cold += sum(row.cold for row in rows)
         self._retries += sum(tasks.attempts[row.stage, row.index][-1].attempt for row in rows)
         self._cpu_ns += sum(row.cpu_ns for row in rows)
         self._memory_bytes = max(self._memory_bytes, *(row.memory_bytes for row in rows))
@@ -99,14 +97,10 @@ class StageTally:
     def result(self) -> StageResult:
         """Return what the report shows."""
         n, stage = len(self._durations_ns), self._stage
-        columns = {
-            name: [getattr(each, name) for each in self._parts]
-            for name in ("open", "input", "get", "compute", "put", "rest")
-        }
         whole_ns = [each.whole for each in self._parts]
 
-        def of(name: str) -> Spread:
-            return spread_ms(columns[name], n)
+        def of(part: str) -> Spread:
+            return spread_ms([getattr(each, part) for each in self._parts], n)
 
         return StageResult(
             name=stage.name,
@@ -123,8 +117,8 @@ class StageTally:
             rest_ms=of("rest"),
             passing_share=mean_share(self._shares),
             stragglers=spread(self._stragglers, n) if stage.tasks >= FEWEST_TASKS else None,
-            cold_starts=self._cold,
-            init_ms=median_or_none([value / NS_PER_MS for value in self._inits_ns]),
+            cold_starts=len(self._inits_ns),
+            init_ms=float(np.median(np.array(self._inits_ns) / NS_PER_MS)) if self._inits_ns else None,
             retries=self._retries,
             memory_mib=self._memory_bytes / MIB if self._memory_bytes else None,
             cpu_share=self._cpu_ns / sum(whole_ns) if sum(whole_ns) > 0 else None,
@@ -158,40 +152,6 @@ class LevelTally:
             )
 
 
-NS_PER_S = 1e9
-_COLUMNS = ("blob_bytes", "code_ns", "wait_ns", "whole_ns", "requests")
-
-
-class _Transfers:
-    """Columns of transfers that went well: there may be a million."""
-
-    def __init__(self) -> None:
-        self._columns = {name: array("q") for name in _COLUMNS}
-
-    def add(self, blob: BlobRow) -> None:
-        for name, column in self._columns.items():
-            column.append(getattr(blob, name))
-
-    def of(self, name: str) -> NDArray[np.float64]:
-        return np.array(self._columns[name], dtype=np.float64)
-
-    @property
-    def network_ns(self) -> NDArray[np.float64]:
-        network: NDArray[np.float64] = self.of("whole_ns") - self.of("wait_ns")
-        return network
-
-    @property
-    def mib_per_s(self) -> NDArray[np.float64]:
-        whole_ns, sizes = self.of("whole_ns"), self.of("blob_bytes")
-        rates: NDArray[np.float64] = sizes[whole_ns > 0] / MIB / (whole_ns[whole_ns > 0] / NS_PER_S)
-        return rates
-
-    @property
-    def requests(self) -> float | None:
-        counts = self.of("requests")
-        return float(counts.mean()) if counts.size else None
-
-
 class EdgeTallies:
     """Gathers the transfers of all edges of a DAG: of attempts that count, those that went well."""
 
@@ -218,7 +178,7 @@ class EdgeTallies:
                     if blob.outcome != "ok":
                         edge.failed += 1
                     elif counts:
-                        (edge.puts if blob.operation == "put" else edge.gets).add(blob)
+                        edge.add(blob)
                         passed += blob.blob_bytes
         return passed / MIB
 
@@ -228,17 +188,19 @@ class EdgeTallies:
 
 
 class _Edge:
+    """The transfers of one edge, packed: there may be a million."""
+
     def __init__(self, producer: Stage, consumer: Stage, edge: Input) -> None:
         self._producer, self._consumer, self._kind = producer, consumer, edge.kind
-        self.puts, self.gets = _Transfers(), _Transfers()
+        self._moved = {"put": array("q"), "get": array("q")}
         self.failed = 0
 
+    def add(self, blob: BlobRow) -> None:
+        numbers = (blob.blob_bytes, blob.code_ns, blob.wait_ns, blob.whole_ns, blob.requests)
+        self._moved[blob.operation].extend(numbers)
+
     def result(self, n: int) -> EdgeResult:
-        puts, gets = self.puts, self.gets
-
-        def ms(values_ns: NDArray[np.float64]) -> Spread:
-            return spread(values_ns / NS_PER_MS, n)
-
+        put, get = _columns(self._moved["put"]), _columns(self._moved["get"])
         objects = self._consumer.tasks if self._kind == "scatter" else self._producer.tasks
         return EdgeResult(
             producer=self._producer.name,
@@ -246,18 +208,38 @@ class _Edge:
             kind=self._kind,
             objects=objects,
             reads=objects * self._consumer.tasks if self._kind == "broadcast" else objects,
-            blob_bytes=spread(puts.of("blob_bytes"), n),
-            put_ms=ms(puts.of("whole_ns")),
-            get_ms=ms(gets.of("whole_ns")),
-            serialise_ms=ms(puts.of("code_ns")),
-            put_network_ms=ms(puts.network_ns),
-            put_store_ms=ms(puts.of("wait_ns")),
-            get_store_ms=ms(gets.of("wait_ns")),
-            get_network_ms=ms(gets.network_ns),
-            deserialise_ms=ms(gets.of("code_ns")),
-            put_mib_per_s=spread(puts.mib_per_s, n),
-            get_mib_per_s=spread(gets.mib_per_s, n),
-            put_requests=puts.requests,
-            get_requests=gets.requests,
+            blob_bytes=spread(put.blob_bytes, n),
+            put_ms=spread_ms(put.whole_ns, n),
+            get_ms=spread_ms(get.whole_ns, n),
+            serialise_ms=spread_ms(put.code_ns, n),
+            put_network_ms=spread_ms(put.whole_ns - put.wait_ns, n),
+            put_store_ms=spread_ms(put.wait_ns, n),
+            get_store_ms=spread_ms(get.wait_ns, n),
+            get_network_ms=spread_ms(get.whole_ns - get.wait_ns, n),
+            deserialise_ms=spread_ms(get.code_ns, n),
+            put_mib_per_s=spread(put.mib_per_s, n),
+            get_mib_per_s=spread(get.mib_per_s, n),
+            put_requests=float(put.requests.mean()) if put.requests.size else None,
+            get_requests=float(get.requests.mean()) if get.requests.size else None,
             failed=self.failed,
         )
+
+
+class _Transfers(NamedTuple):
+    """Columns of transfers in one direction."""
+
+    blob_bytes: Floats
+    code_ns: Floats
+    wait_ns: Floats
+    whole_ns: Floats
+    requests: Floats
+
+    @property
+    def mib_per_s(self) -> Floats:
+        known = self.whole_ns > 0
+        rates: Floats = self.blob_bytes[known] / MIB / (self.whole_ns[known] / NS_PER_S)
+        return rates
+
+
+def _columns(moved: array[int]) -> _Transfers:
+    return _Transfers(*np.array(moved, dtype=np.float64).reshape(-1, len(_Transfers._fields)).T.copy())

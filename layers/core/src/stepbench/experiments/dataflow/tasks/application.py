@@ -8,13 +8,14 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from stepbench.experiments.dataflow.tasks.application_parameters import Fault, Given, faults_of_kinds
+from stepbench.experiments.dataflow.tasks.application_parameters import Fault, Given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
     from stepbench.contracts.dataflow.dag import Parameter
+    from stepbench.experiments.dataflow.tasks.application_parameters import Kind
 
 Value: TypeAlias = Any
 """A numpy array, bytes, str, a number, a bool, None, or a list of these or a dict by text: what `codec` can encode."""
@@ -54,6 +55,18 @@ class TaskCall(NamedTuple):
         """
         return number_of(self.parameters, name, default)
 
+    def own_input(self, task: str, *, made_by: str) -> bytes:
+        """
+        Return the DAG's input, which the task of this name reads.
+
+        Raises:
+            ApplicationError: there is none; the message names a maker of such.
+        """
+        if self.dag_input is None:
+            message = f"{task} reads the DAG's input, and the DAG has none: give it one, made by {made_by}"
+            raise ApplicationError(message)
+        return self.dag_input
+
     def only_input(self) -> Value:
         """
         Return the one value that the task reads.
@@ -66,6 +79,10 @@ class TaskCall(NamedTuple):
             message = f"the task wants one input, and its stage's edges give it {len(values)}"
             raise ApplicationError(message)
         return values[0]
+
+    def answer(self, value: Value, result: Value = None) -> TaskAnswer:
+        """Return an answer that gives everybody the same value."""
+        return TaskAnswer({consumer: [value] * parts for consumer, parts in self.parts.items()}, result)
 
 
 class TaskAnswer(NamedTuple):
@@ -140,7 +157,12 @@ def faults_of(name: str, given: Given) -> list[Fault]:
     module = _application(application)
     kinds, check = getattr(module, "PARAMETERS", {}).get(own), getattr(module, "CHECKS", {}).get(own)
     # An application may list the names of its parameters alone.
-    faults = list(faults_of_kinds(kinds, given.parameters)) if isinstance(kinds, dict) else []
+    known: Mapping[str, Kind] = kinds if isinstance(kinds, dict) else {}
+    faults = [
+        Fault(name, f"has to be {kind.expected()}", kind.remedy(value))
+        for name, value in given.parameters.items()
+        if (kind := known.get(name)) is not None and not kind.allows(value)
+    ]
     return faults if faults or check is None else list(check(given))
 
 
@@ -155,26 +177,14 @@ def preload(application: str) -> None:
             import_module(library)
 
 
-def deferred(reference: str) -> TaskFunction:
-    """Return the task at "module:name", whose module, and its libraries, are imported when it is called."""
+def deferred(reference: str) -> Callable[..., Any]:
+    """Return the task or maker at "module:name", whose module, and its libraries, are imported when it is called."""
 
-    def run(call: TaskCall) -> TaskAnswer:
+    def run(*given: object) -> Any:  # noqa: ANN401 -- a task's answer, or a maker's bytes
         module, _, name = reference.partition(":")
-        answer: TaskAnswer = getattr(import_module(module), name)(call)
-        return answer
+        return getattr(import_module(module), name)(*given)
 
     return run
-
-
-def deferred_maker(reference: str) -> MakerFunction:
-    """Return the maker at "module:name", whose module, and its libraries, are imported when it is called."""
-
-    def make(parameters: Mapping[str, Parameter], seed: int) -> bytes:
-        module, _, name = reference.partition(":")
-        content: bytes = getattr(import_module(module), name)(parameters, seed)
-        return content
-
-    return make
 
 
 def _refuse_faults(name: str, given: Given) -> None:

@@ -1,10 +1,15 @@
-"""What a parameter of a task or a maker may be: said once, for the plan that gives it and for the run that takes it."""
+"""
+What a plan may give tasks and makers: parameters, and files.
+
+What a parameter may be is said once, for the plan that gives it and for the run that takes it. Of files: which of them
+a stack fetches, and how they are shown.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from stepbench.contracts.base import near_miss
@@ -17,19 +22,6 @@ if TYPE_CHECKING:
     from stepbench.settings import Settings
 
 _CHANGE = "Change it, or leave it out for its default."
-
-
-class Kind(Protocol):
-    """A kind of parameter."""
-
-    def allows(self, value: Parameter) -> bool:
-        """Return whether a parameter may have a value."""
-
-    def expected(self) -> str:
-        """Return what it has to be: "a number from 0 to 10"."""
-
-    def remedy(self, value: Parameter) -> str:
-        """Return what to do about a value that it may not have."""
 
 
 class Number(NamedTuple):
@@ -91,6 +83,9 @@ class Text(NamedTuple):
         return f'Write it in quotes: "{value}".'
 
 
+Kind: TypeAlias = Number | Choice | Text
+
+
 class Given(NamedTuple):
     """What a task or a maker is given. timeout_s: of one attempt, where it is known."""
 
@@ -109,14 +104,6 @@ class Fault(NamedTuple):
 
 Check: TypeAlias = Callable[[Given], Iterator[Fault]]
 """Rules of an application's own, among several parameters, each of which is of its kind."""
-
-
-def faults_of_kinds(kinds: Mapping[str, Kind], parameters: Mapping[str, Parameter]) -> Iterator[Fault]:
-    """Yield the parameters that are not of their kind."""
-    for name, value in parameters.items():
-        kind = kinds.get(name)
-        if kind is not None and not kind.allows(value):
-            yield Fault(name, f"has to be {kind.expected()}", kind.remedy(value))
 
 
 def _is_number(text: str) -> bool:

@@ -19,7 +19,7 @@ Source:
     Shankar et al. (2023), section 3.1.2 and figure 3, after Carreira et al. (2018).
 """
 
-from stepbench.experiments.dataflow.tasks.application import deferred, deferred_maker
+from stepbench.experiments.dataflow.tasks.application import deferred
 from stepbench.experiments.dataflow.tasks.application_parameters import Choice, Number, Text
 
 LIBRARIES = ("numpy", "lightgbm", "sklearn.decomposition")
@@ -28,7 +28,7 @@ TASKS = {
     "train": deferred("stepbench.experiments.dataflow.tasks.applications.learning.training:train"),
     "forest": deferred("stepbench.experiments.dataflow.tasks.applications.learning.training:forest"),
 }
-MAKERS = {"digits": deferred_maker("stepbench.experiments.dataflow.tasks.applications.learning.digits:make_digits")}
+MAKERS = {"digits": deferred("stepbench.experiments.dataflow.tasks.applications.learning.digits:make_digits")}
 PARAMETERS = {
     # Of fewer rows nothing is learnt.
     "digits": {"rows": Number(700, whole=True)},

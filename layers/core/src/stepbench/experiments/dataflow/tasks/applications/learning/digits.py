@@ -6,8 +6,13 @@ by up to 2 pixels, and sampled at 28 by 28 pixels, bilinearly; then noise; by th
 rows (MNIST's share) come from the first 1,500 images, the others from the rest: no test row has a sibling among the
 training rows.
 
+Images and labels are in the form of MNIST's files (IDX), any number of them one after the other, gzip-compressed or
+not. So `cat train-images-idx3-ubyte.gz train-labels-idx1-ubyte.gz t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz`
+of MNIST is an input, too: the images of all files in their order, and the labels.
+
 Source:
-    Alpaydin and Kaynak (1998), Optical Recognition of Handwritten Digits, UCI: the images.
+    Alpaydin and Kaynak (1998), Optical Recognition of Handwritten Digits, UCI: the images. LeCun, Cortes and Burges,
+    The MNIST database: the form of its files.
 """
 
 from __future__ import annotations
@@ -52,8 +57,8 @@ def read_idx(data: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         ApplicationError: the data are no such files, or there are not as many labels as images.
     """
     try:
-        plain = _unpacked(data)
-        arrays = list(_arrays(plain))
+        # Compressed files that follow each other decompress to files that do.
+        arrays = list(_arrays(gzip.decompress(data) if data.startswith(_GZIP) else data))
     except (struct.error, ValueError, EOFError, OSError, zlib.error) as error:
         message = f"the input cannot be read as IDX files: {error}"
         raise ApplicationError(message) from error
@@ -64,11 +69,6 @@ def read_idx(data: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         message = f"the input's IDX files have shapes {shapes}: give images (n, rows, columns), and a label for each"
         raise ApplicationError(message)
     return np.concatenate(images), np.concatenate(labels)
-
-
-def _unpacked(data: bytes) -> bytes:
-    """Return the files without compression: files that follow each other decompress to such."""
-    return gzip.decompress(data) if data.startswith(_GZIP) else data
 
 
 def _arrays(data: bytes) -> Iterator[NDArray[np.uint8]]:

@@ -1,4 +1,9 @@
-"""The tasks `learning.train` and `learning.forest`: LightGBM models of random parts, and all of them together."""
+"""
+The tasks of `learning`: principal components, models, and a forest.
+
+`pca`: the images' components, learned from the training set and taken of both sets. `train`: LightGBM models of random
+parts. `forest`: all of them together.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +19,11 @@ from stepbench.experiments.dataflow.tasks.applications.learning.digits import TR
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
 COMPONENTS = 100
 TEST_STAGE = "forest"
+CLASSES = 10
+TREES, LEAVES = 20, 31
+VALIDATION_SHARE = 0.1
 
 
 def pca(call: TaskCall) -> TaskAnswer:
@@ -28,10 +35,7 @@ def pca(call: TaskCall) -> TaskAnswer:
     Raises:
         ApplicationError: the DAG has no input, or too few rows in it.
     """
-    if call.dag_input is None:
-        message = "learning.pca reads the DAG's input, and the DAG has none: give it one, made by learning.digits"
-        raise ApplicationError(message)
-    images, labels = read_idx(call.dag_input)
+    images, labels = read_idx(call.own_input("learning.pca", made_by="learning.digits"))
     training = len(images) - int(call.number("test_rows", len(images) - round(len(images) * TRAINING_SHARE)))
     components = int(call.number("components", COMPONENTS))
     if not 0 < components <= min(training, images.shape[1]) or training >= len(images):
@@ -42,17 +46,15 @@ def pca(call: TaskCall) -> TaskAnswer:
     pixels = images.astype(np.float32) / 255
     model: Any = PCA(components, svd_solver="covariance_eigh").fit(pixels[:training])
     rows: NDArray[np.float32] = model.transform(pixels).astype(np.float32)
-    parts = {True: slice(training, None), False: slice(0, training)}
+    training_set = {"rows": rows[:training], "labels": labels[:training]}
+    test_set = {"rows": rows[training:], "labels": labels[training:]}
     test_stage = call.parameters.get("test_stage", TEST_STAGE)
-    sets = {is_test: {"rows": rows[part], "labels": labels[part]} for is_test, part in parts.items()}
-    outputs = {consumer: [sets[consumer == test_stage]] * count for consumer, count in call.parts.items()}
+    outputs = {
+        consumer: [test_set if consumer == test_stage else training_set] * count
+        for consumer, count in call.parts.items()
+    }
     explained = round(float(model.explained_variance_ratio_.sum()), 6)
     return TaskAnswer(outputs, {"training_rows": training, "components": components, "explained_variance": explained})
-
-
-CLASSES = 10
-TREES, LEAVES = 20, 31
-VALIDATION_SHARE = 0.1
 
 
 def train(call: TaskCall) -> TaskAnswer:
@@ -72,8 +74,7 @@ def train(call: TaskCall) -> TaskAnswer:
     )
     accuracy = _share_right(_probabilities(model, rows[validation]), labels[validation])
     value = {"model": model.model_to_string(), "validation_accuracy": accuracy}
-    outputs = {consumer: [value] * parts for consumer, parts in call.parts.items()}
-    return TaskAnswer(outputs, {"training_rows": len(training), "validation_accuracy": round(accuracy, 6)})
+    return call.answer(value, {"training_rows": len(training), "validation_accuracy": round(accuracy, 6)})
 
 
 def forest(call: TaskCall) -> TaskAnswer:
@@ -102,7 +103,7 @@ def forest(call: TaskCall) -> TaskAnswer:
         "models": len(models),
         "validation_accuracy": [round(float(each["validation_accuracy"]), 6) for each in models],
     }
-    return TaskAnswer({consumer: [value] * parts for consumer, parts in call.parts.items()}, result)
+    return call.answer(value, result)
 
 
 def _settings(call: TaskCall) -> dict[str, Any]:

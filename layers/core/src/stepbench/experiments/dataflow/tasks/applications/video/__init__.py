@@ -18,7 +18,7 @@ Source:
     Shankar et al. (2023), section 3.1.1 and figure 2, after Klimovic et al. (2018), Pocket, OSDI.
 """
 
-from stepbench.experiments.dataflow.tasks.application import deferred, deferred_maker
+from stepbench.experiments.dataflow.tasks.application import deferred
 from stepbench.experiments.dataflow.tasks.application_parameters import Number
 
 LIBRARIES = ("av", "numpy")
@@ -27,16 +27,10 @@ TASKS = {
     "extract": deferred("stepbench.experiments.dataflow.tasks.applications.video.frames:extract"),
     "classify": deferred("stepbench.experiments.dataflow.tasks.applications.video.classifier:classify"),
 }
-MAKERS = {"render": deferred_maker("stepbench.experiments.dataflow.tasks.applications.video.rendering:render")}
+MAKERS = {"render": deferred("stepbench.experiments.dataflow.tasks.applications.video.rendering:render")}
 PARAMETERS = {
-    "render": {
-        "chunk_s": Number(1, whole=True),
-        "frames_per_s": Number(1, whole=True),
-        "height": Number(1, whole=True),
-        "kbit_per_s": Number(1),
-        "seconds": Number(1, whole=True),
-        "width": Number(1, whole=True),
-    },
+    "render": {"kbit_per_s": Number(1)}
+    | dict.fromkeys(("chunk_s", "frames_per_s", "height", "seconds", "width"), Number(1, whole=True)),
     "split": {"chunk_s": Number(0.1)},
     "extract": {},
     "classify": {},

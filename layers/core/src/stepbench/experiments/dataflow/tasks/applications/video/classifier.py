@@ -63,7 +63,7 @@ def classify(call: TaskCall) -> TaskAnswer:
         "of": 1,
     }
     value = {"probabilities": probabilities, "number": frame["number"], "truth": frame["truth"]}
-    return TaskAnswer({consumer: [value] * parts for consumer, parts in call.parts.items()}, result)
+    return call.answer(value, result)
 
 
 def class_probabilities(grey: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -1,4 +1,9 @@
-"""The task `video.extract`: the frame of a chunk that is most like all the others; and frames as JPEG."""
+"""
+The tasks `video.split` and `video.extract`, and frames as JPEG.
+
+A video's packets are put, as they are, in files of their own; of each such chunk the frame is passed on that is most
+like all the others.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +31,16 @@ def split(call: TaskCall) -> TaskAnswer:
     Raises:
         ApplicationError: it has another number of chunks than the DAG has tasks for them, or it is no video.
     """
-    if call.dag_input is None:
-        message = "video.split reads the DAG's input, and the DAG has none: give it one, made by video.render"
-        raise ApplicationError(message)
-    chunk_s = call.number("chunk_s", CHUNK_S)
+    content, chunk_s = call.own_input("video.split", made_by="video.render"), call.number("chunk_s", CHUNK_S)
     try:
-        with av.open(io.BytesIO(call.dag_input), "r") as video:
-            chunks = list(_chunks(video, chunk_s))
-            truths = [truth_of(video.metadata, number, chunk_s) for number in range(len(chunks))]
+        with av.open(io.BytesIO(content), "r") as video:
+            values = [
+                {"video": chunk, "number": number, "truth": truth_of(video.metadata, number, chunk_s)}
+                for number, chunk in enumerate(_chunks(video, chunk_s))
+            ]
     except av.FFmpegError as error:
         message = f"the DAG's input is no video that FFmpeg reads: {error}"
         raise ApplicationError(message) from error
-    values = [
-        {"video": chunk, "number": number, "truth": truth}
-        for number, (chunk, truth) in enumerate(zip(chunks, truths, strict=True))
-    ]
     for consumer, parts in call.parts.items():
         if parts != len(values):
             message = f"the video has {len(values)} chunks of {chunk_s:g} s, and {consumer} wants {parts}: match them"
@@ -97,7 +97,7 @@ def extract(call: TaskCall) -> TaskAnswer:
     place = int(distances.argmin())
     frame = next(islice(_decoded(chunk["video"]), place, None))
     value = {"image": as_jpeg(frame), "number": chunk["number"], "truth": chunk["truth"]}
-    return TaskAnswer({consumer: [value] * parts for consumer, parts in call.parts.items()})
+    return call.answer(value)
 
 
 def as_jpeg(frame: Any) -> bytes:  # noqa: ANN401 -- PyAV's

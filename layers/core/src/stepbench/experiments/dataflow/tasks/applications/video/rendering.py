@@ -1,4 +1,8 @@
-"""A video that is made: each chunk shows a digit before a drifting pattern, and the file says which."""
+"""
+A video that is made: each chunk shows a digit before a drifting pattern, and the file says which.
+
+The digits are small pictures, which the classifier looks for, too.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.dataflow.dag import Parameter
 
-
 ROWS, COLUMNS = 7, 5
 _STROKES = (
     "01110 10001 10011 10101 11001 10001 01110",
@@ -34,14 +37,6 @@ _STROKES = (
     "01110 10001 10001 01111 00001 00010 01100",
 )
 DIGITS = len(_STROKES)
-
-
-def glyph(digit: int, dot: int) -> NDArray[np.bool_]:
-    """Return a digit's picture, shape (7 dot, 5 dot): True is ink."""
-    small = np.array([[mark == "1" for mark in row] for row in _STROKES[digit].split()])
-    return small.repeat(dot, axis=0).repeat(dot, axis=1)
-
-
 CHUNK_S = 10
 TRUTH = "comment"
 """The field of the file's own that holds the digits, as JSON; a video of somebody else's has none such."""
@@ -52,12 +47,11 @@ _DRIFT = 3
 
 
 class _Plan(NamedTuple):
-    seconds: int
-    chunk_s: int
-    width: int
-    height: int
-    frames_per_s: int
-    bits_per_s: int
+    seconds: int = 60
+    chunk_s: int = CHUNK_S
+    width: int = 320
+    height: int = 240
+    frames_per_s: int = 10
 
 
 def render(parameters: Mapping[str, Parameter], seed: int) -> bytes:
@@ -67,25 +61,25 @@ def render(parameters: Mapping[str, Parameter], seed: int) -> bytes:
     Parameters: `seconds` (60), `chunk_s` (10; a digit each), `width` (320), `height` (240), `frames_per_s` (10),
     `kbit_per_s` (400).
     """
-    plan = _Plan(
-        seconds=int(number_of(parameters, "seconds", 60)),
-        chunk_s=int(number_of(parameters, "chunk_s", CHUNK_S)),
-        width=int(number_of(parameters, "width", 320)),
-        height=int(number_of(parameters, "height", 240)),
-        frames_per_s=int(number_of(parameters, "frames_per_s", 10)),
-        bits_per_s=int(number_of(parameters, "kbit_per_s", 400) * 1_000),
-    )
+    given = {name: int(number_of(parameters, name, default)) for name, default in _Plan._field_defaults.items()}
+    plan, bits_per_s = _Plan(**given), int(number_of(parameters, "kbit_per_s", 400) * 1_000)
     random = np.random.default_rng(seed)
     digits = random.integers(0, DIGITS, -(-plan.seconds // plan.chunk_s)).tolist()
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as output:
         output.metadata[TRUTH] = json.dumps({"digits": digits, "chunk_s": plan.chunk_s})
-        stream: Any = _add_stream(output, plan)
+        stream: Any = _add_stream(output, plan, bits_per_s)
         for pixels in _frames(plan, digits, random):
             frame = av.VideoFrame.from_ndarray(pixels, format="gray").reformat(format="yuv420p")
             output.mux(stream.encode(frame))
         output.mux(stream.encode())
     return file.getvalue()
+
+
+def glyph(digit: int, dot: int) -> NDArray[np.bool_]:
+    """Return a digit's picture, shape (7 dot, 5 dot): True is ink."""
+    small = np.array([[mark == "1" for mark in row] for row in _STROKES[digit].split()])
+    return small.repeat(dot, axis=0).repeat(dot, axis=1)
 
 
 def truth_of(metadata: Mapping[str, str], number: int, chunk_s: float) -> int | None:
@@ -98,10 +92,10 @@ def truth_of(metadata: Mapping[str, str], number: int, chunk_s: float) -> int | 
     return digit if truth["chunk_s"] % chunk_s == 0 else None
 
 
-def _add_stream(output: Any, plan: _Plan) -> Any:  # noqa: ANN401 -- PyAV's
+def _add_stream(output: Any, plan: _Plan, bits_per_s: int) -> Any:  # noqa: ANN401 -- PyAV's
     stream = output.add_stream("libx264", rate=plan.frames_per_s)
     stream.width, stream.height, stream.pix_fmt = plan.width, plan.height, "yuv420p"
-    stream.bit_rate = plan.bits_per_s
+    stream.bit_rate = bits_per_s
     stream.time_base = Fraction(1, plan.frames_per_s)
     # One thread, so that the same bytes come out; a key frame each second, where a chunk may begin.
     gop = str(plan.frames_per_s)
