@@ -54,7 +54,7 @@ def test_paths_are_those_of_the_user_s_document(location: tuple[str | int, ...],
     assert locate(location).path == path
 
 
-PAGES = ("plans", "adaptive-load", "operations", "transfer", "dataflow", "tuning", "applications")
+PAGES = ("plans", "adaptive-load", "operations", "transfer", "dataflow", "tuning", "applications", "published")
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = "\n".join((DOCS / f"{page}.md").read_text("utf-8") for page in PAGES)
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepbench.contracts.base import alternatives, near_miss
 from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.problems import shown
-from stepbench.planning.schema import path_text
+from stepbench.planning.schema import path_text, put_value, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Step = str | int
+    from stepbench.planning.schema import Step
+
 ALL = "*"
 _INDEX = r"(\[([0-9]{1,6}|\*)\])*"
 _PATH = re.compile(rf"[A-Za-z_]\w*{_INDEX}(\.[A-Za-z_]\w*{_INDEX})*")
 _FRACTION = re.compile(r"[+-]?[0-9]*\.[0-9]+")
-_STEP = re.compile(r"\w+|\*")
 _FORM = "Write it as trials[0].phases[1].load[0].rate_per_s=500, counting from 0, or trials[*] for all trials."
 
 _LENGTHS = frozenset(
@@ -100,8 +100,9 @@ def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) ->
     problems: list[Problem] = []
     for path, value in changes.values:
         try:
-            for place in _places(full, _steps(path), ()):
-                _put(document, full, place, value)
+            for place in _places(full, steps_of(path), ()):
+                put_value(document, full, place, value)
+                put_value(full, full, place, value)
         except PlanError as error:
             problems.extend(error.problems)
     raise_problems(problems)
@@ -110,7 +111,7 @@ def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) ->
 
 def _keeps_question(path: str, full: dict[str, Any]) -> bool:
     """Return whether a plan's question, which may compare the values of a field, surely is not about a change."""
-    name = next(step for step in reversed(_steps(path)) if isinstance(step, str) and step != ALL)
+    name = next(step for step in reversed(steps_of(path)) if isinstance(step, str) and step != ALL)
     return name in _LENGTHS or (name in _LOADS and len(set(_values_of(name, full["trials"]))) <= 1)
 
 
@@ -157,10 +158,6 @@ def _set_duration(trial: dict[str, Any], duration_s: float) -> None:
                 window[edge] = round(window[edge] * duration_s / length_s, 6)
 
 
-def _steps(path: str) -> tuple[Step, ...]:
-    return tuple(int(step) if step.isdigit() else step for step in _STEP.findall(path))
-
-
 def _places(full: Any, steps: tuple[Step, ...], before: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:  # noqa: ANN401 -- any JSON
     """Yield every place that a path names, `*` written out; raises PlanError where it leads nowhere."""
     if not steps:
@@ -188,14 +185,3 @@ def _nowhere(full: Any, step: Step, before: tuple[Step, ...]) -> Problem:  # noq
         return Problem(f"--set {path}", shown(step), f"leads nowhere: it is no entry of {where}", remedy)
     message = f"leads nowhere: {where} is {shown(full)} in this plan"
     return Problem(f"--set {path}", shown(step), message, f"Set {where} as a whole, as JSON.")
-
-
-def _put(document: Any, full: Any, place: tuple[Step, ...], value: Any) -> None:  # noqa: ANN401 -- any JSON
-    """Put a value at a place, and what is on the way there and was left out, with its defaults; in both documents."""
-    for step in place[:-1]:
-        full = full[step]
-        if isinstance(document, dict) and document.get(str(step)) is None:
-            document[step] = copy.deepcopy(full)
-        document = document[step]
-    document[place[-1]] = copy.deepcopy(value)
-    full[place[-1]] = copy.deepcopy(value)

@@ -134,11 +134,11 @@ def _groups(plan: Plan) -> Iterator[tuple[str, str, int, Combination]]:
     taken = {trial.name for trial in plan.trials if trial.name}
     for source, (trial, points) in enumerate(zip(plan.trials, _points(plan), strict=True)):
         if trial.matrix is None:
-            name = trial.name or _unused_name(trial.target.store, taken)
+            name = trial.name or unique(trial.target.store, taken)
             taken.add(name)
             yield name, name, source, points[0]
             continue
-        base = trial.name or ("" if set(STORE_PATHS) & set(trial.matrix) else _unused_name(trial.target.store, taken))
+        base = trial.name or ("" if set(STORE_PATHS) & set(trial.matrix) else unique(trial.target.store, taken))
         taken.add(base)
         hidden = STORE_PATHS if not base and _has_store_each(trial.matrix, points) else ()
         for number, combination in enumerate(points, 1):
@@ -171,11 +171,6 @@ def _has_store_each(matrix: dict[str, list[Any]], points: tuple[Combination, ...
     """Return whether each value of the path that varies the store has a store of its own."""
     stores = {combination.plan.target.store for combination in points}
     return any(len(matrix[path]) == len(stores) for path in STORE_PATHS if path in matrix)
-
-
-def _unused_name(store: str, taken: set[str]) -> str:
-    """Return the store's name, or the first of `s3-2`, `s3-3`, ... that is free."""
-    return next(name for name in (store if n == 1 else f"{store}-{n}" for n in count(1)) if name not in taken)
 
 
 def point_name(base: str, point: Mapping[str, Any], matrix: Mapping[str, list[Any]], number: int) -> str:

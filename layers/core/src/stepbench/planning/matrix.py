@@ -14,7 +14,7 @@ from stepbench.contracts.base import alternatives, near_miss
 from stepbench.contracts.plan import Plan
 from stepbench.errors import Problem, without_queries
 from stepbench.planning.problems import problems_of, shown
-from stepbench.planning.schema import path_text
+from stepbench.planning.schema import path_text, put_value, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 MAX_PROBLEMS = 20
 """A hundred combinations that break one rule are the same mistake."""
 _PATH = re.compile(r"[A-Za-z_]\w*(\[\d+\])*(\.[A-Za-z_]\w*(\[\d+\])*)*")
-_STEP = re.compile(r"\w+")
 _NOT_VARIED = {"matrix", "repeats", "name", "experiment"}
 _FORM = 'Write it as "target.batch_size" or "phases[1].load[0].rate_per_s", counting from 0.'
-Step = str | int
 
 
 class Combination(NamedTuple):
@@ -81,7 +79,7 @@ def combinations(trial: AnyTrial, number: int) -> tuple[Combination, ...]:
 
 
 def _path_problems(matrix: Mapping[str, list[Any]], document: dict[str, Any], at: str) -> Iterator[Problem]:
-    steps = {path: _steps(path) for path in matrix}
+    steps = {path: steps_of(path) for path in matrix}
     for path, values in matrix.items():
         if problem := _path_problem(path, document):
             yield Problem(path=f"{at}.{path}", value=shown(values), message=problem[0], remedy=problem[1])
@@ -107,7 +105,7 @@ def _path_problem(path: str, document: dict[str, Any]) -> tuple[str, str] | None
     """Return message and remedy; None where the path leads to a field of the trial."""
     if not _PATH.fullmatch(path):
         return "is no path", _FORM
-    steps = _steps(path)
+    steps = steps_of(path)
     if steps[0] in _NOT_VARIED or steps == ("phases",):
         return "cannot be varied", "Name a field of the trial, such as phases[0].load[0].rate_per_s."
     value: Any = document
@@ -117,7 +115,7 @@ def _path_problem(path: str, document: dict[str, Any]) -> tuple[str, str] | None
             where = path_text(steps[:depth]) if depth else "a trial"
             remedy = f"{near_miss(step, known)}Known there: {alternatives(known) or 'nothing'}."
             return f"leads nowhere: {step} is no field of {where}", remedy
-        if isinstance(value, list) and not (isinstance(step, int) and step < len(value)):
+        if isinstance(value, list) and step not in range(len(value)):
             where = path_text(steps[:depth])
             last = f"leads nowhere: the last of {where} is {where}[{len(value) - 1}]"
             return last if value else f"leads nowhere: {where} is empty", "Mend the number; counting begins at 0."
@@ -127,10 +125,6 @@ def _path_problem(path: str, document: dict[str, Any]) -> tuple[str, str] | None
         inner: Any = value
         value = inner[step]
     return None
-
-
-def _steps(path: str) -> tuple[Step, ...]:
-    return tuple(int(step) if step.isdigit() else step for step in _STEP.findall(path))
 
 
 def _own_fields(target: AnyTarget) -> dict[str, Any]:
@@ -148,15 +142,7 @@ def _build_trial(sparse: dict[str, Any], point: Mapping[str, Any], full: dict[st
     """
     trial = copy.deepcopy(sparse)
     for path, value in point.items():
-        *way, last = _steps(path)
-        parent: Any = trial
-        source: Any = full
-        for step in way:
-            source = source[step]
-            if isinstance(parent, dict):
-                parent.setdefault(str(step), copy.deepcopy(source))
-            parent = parent[step]
-        parent[last] = copy.deepcopy(value)
+        put_value(trial, full, steps_of(path), value)
     plan = {"name": "x", "trials": [trial]}
     try:
         return Plan.model_validate_json(json.dumps(plan), strict=True).trials[0]

@@ -23,7 +23,6 @@ from stepbench.planning.problems import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from stepbench.contracts.dataflow.dag import Dag, Stage
     from stepbench.contracts.thresholds import Threshold
     from stepbench.planning.expansion import Expanded
 
@@ -137,13 +136,10 @@ def _names(trials: Iterable[Expanded]) -> Iterator[_Named]:
         for number, dag in enumerate(trial.plan.dags if isinstance(trial.plan, TrialFields) else ()):
             path = f"trials[{trial.source}].dags[{number}]"
             for place, stage in enumerate(dag.stages):
-                yield _Named(stage.task, f"{path}.stages[{place}]", "task", find_task, _given(dag, stage))
+                given = Given(stage.parameters, bool(stage.inputs) or dag.input is not None, stage.timeout_s)
+                yield _Named(stage.task, f"{path}.stages[{place}]", "task", find_task, given)
             if dag.input is not None and dag.input.maker is not None:
                 yield _Named(dag.input.maker, f"{path}.input", "maker", find_maker, Given(dag.input.parameters))
-
-
-def _given(dag: Dag, stage: Stage) -> Given:
-    return Given(stage.parameters, bool(stage.inputs) or dag.input is not None, stage.timeout_s)
 
 
 def _application_problems(named: _Named) -> Iterator[Problem]:

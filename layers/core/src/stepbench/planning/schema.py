@@ -1,7 +1,9 @@
-"""The plan's JSON Schema, and the parts of it that pydantic's errors are about."""
+"""The plan's JSON Schema, the parts of it that pydantic's errors are about, and paths such as `trials[0].writers`."""
 
 from __future__ import annotations
 
+import copy
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,8 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 Node = dict[str, Any]
+Step = str | int
 
 _DEEPEST = 6
+_STEP = re.compile(r"\w+|\*")
 ROOT = "plan"
 """The path of a problem with the plan as a whole."""
 
@@ -31,12 +35,12 @@ class Location(NamedTuple):
     """The location of an error: its path for humans, the steps in the user's own document, and the schema there."""
 
     path: str
-    steps: tuple[str | int, ...]
+    steps: tuple[Step, ...]
     node: Node
     parent: Node
 
 
-def locate(location: Sequence[str | int]) -> Location:
+def locate(location: Sequence[Step]) -> Location:
     """
     Return the location of a pydantic error.
 
@@ -44,7 +48,7 @@ def locate(location: Sequence[str | int]) -> Location:
     are in no user's document, so they are dropped.
     """
     node, parent = _resolve(plan_schema_cached()), {}
-    steps: list[str | int] = []
+    steps: list[Step] = []
     for segment in location:
         chosen = _member(node, segment)
         if chosen is not None:
@@ -55,10 +59,25 @@ def locate(location: Sequence[str | int]) -> Location:
     return Location(path_text(steps), tuple(steps), node, parent)
 
 
-def path_text(steps: Iterable[str | int]) -> str:
+def path_text(steps: Iterable[Step]) -> str:
     """Return `trials[0].phases[1].rate_per_s`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return text.removeprefix(".") or ROOT
+
+
+def steps_of(path: str) -> tuple[Step, ...]:
+    """Return `("trials", 0, "writers")` of `trials[0].writers`; `*` is a step, too."""
+    return tuple(int(step) if step.isdigit() else step for step in _STEP.findall(path))
+
+
+def put_value(document: Any, full: Any, steps: Sequence[Step], value: Any) -> None:  # noqa: ANN401 -- any JSON
+    """Put a value into a document; what was left out on the way there is taken from `full`, which has all defaults."""
+    for step in steps[:-1]:
+        full = full[step]
+        if isinstance(document, dict) and document.get(str(step)) is None:
+            document[step] = copy.deepcopy(full)
+        document = document[step]
+    document[steps[-1]] = copy.deepcopy(value)
 
 
 def fields(node: Node) -> list[str]:
@@ -85,7 +104,7 @@ def place_of(name: str, around: Location, document: Node) -> str:
     return ""
 
 
-def node_at(steps: Sequence[str | int], document: Node) -> Node:
+def node_at(steps: Sequence[Step], document: Node) -> Node:
     """Return the schema of what stands at some steps of a document; of a union the member that it has chosen."""
     node = _resolve(plan_schema_cached())
     for depth, step in enumerate(steps, start=1):
@@ -106,9 +125,7 @@ def _default_of(node: Node, tag: str) -> str | None:
     return next((member["default"] for member in members if "default" in member), None)
 
 
-def _children(
-    steps: tuple[str | int, ...], parent: Node, document: Node
-) -> Iterator[tuple[tuple[str | int, ...], Node]]:
+def _children(steps: tuple[Step, ...], parent: Node, document: Node) -> Iterator[tuple[tuple[Step, ...], Node]]:
     """Yield the objects that may stand in an object; of a list the first."""
     for name in fields(parent):
         node, below = _step(parent, name), (*steps, name)
@@ -117,7 +134,7 @@ def _children(
         yield below, _chosen(node, value_at(document, below))
 
 
-def value_at(document: Any, steps: Sequence[str | int], default: Any = None) -> Any:  # noqa: ANN401 -- any JSON
+def value_at(document: Any, steps: Sequence[Step], default: Any = None) -> Any:  # noqa: ANN401 -- any JSON
     """Return what a document holds at some steps, `default` where it holds nothing."""
     for step in steps:
         try:
@@ -145,12 +162,12 @@ def _resolve(node: Node) -> Node:
     return node
 
 
-def _member(node: Node, segment: str | int) -> Node | None:
+def _member(node: Node, segment: Step) -> Node | None:
     reference = node.get("discriminator", {}).get("mapping", {}).get(segment)
     return _resolve({"$ref": reference}) if reference else None
 
 
-def _step(node: Node, segment: str | int) -> Node:
+def _step(node: Node, segment: Step) -> Node:
     if isinstance(segment, int):
         return _resolve(node.get("items", {}))
     if segment in node.get("properties", {}):

@@ -15,7 +15,7 @@ from stepbench.experiments.registry import experiment_of
 from stepbench.model.request import Outcome, Request, Result, perform
 from stepbench.records.formats.t4_items import parse_item
 from stepbench.stages.prepare_target import delivery_limit_s
-from stepbench.stages.target_driver import find_unreached, open_driver, refuse_if_cancelled
+from stepbench.stages.target_driver import find_unreached, open_driver, poll, refuse_if_cancelled
 from stepbench.workload.choices import PROBES
 from stepbench.workload.operations import Contents
 
@@ -66,7 +66,7 @@ def await_target(task: AwaitTargetInput, services: Services, *, build: BuildDriv
         message = f"{found}: {staging.where_to_look(spec)}"
         raise TargetUnavailableError(message)
     call_ends_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
-    if spec.plan.pull and not _await_watcher(spec, services, call_ends_ns):
+    if spec.plan.pull and not poll(lambda: _watched(spec, services), call_ends_ns, POLL_S, services, spec.tag):
         return AwaitTargetOutput(ready=False)
     with open_driver(spec, services, build) as opened:
         proven = _delivers if staging.PROOF == "arrivals" else _serves
@@ -99,15 +99,6 @@ def _last_error(spec: TrialSpec, services: Services, build: BuildDriver | None) 
     except TargetUnavailableError as error:
         return f" ({error})"
     return "" if result is None or result.outcome is Outcome.OK else f" ({result.outcome.name}, {result.error!r})"
-
-
-def _await_watcher(spec: TrialSpec, services: Services, until_ns: int) -> bool:
-    while not _watched(spec, services):
-        if services.clock.now_ns() >= until_ns:
-            return False
-        refuse_if_cancelled(spec.tag, services)
-        services.clock.sleep(POLL_S)
-    return True
 
 
 def _watched(spec: TrialSpec, services: Services) -> bool:
@@ -149,7 +140,11 @@ def _delivers(spec: TrialSpec, services: Services, opened: OpenDriver, limits: _
     if isinstance(target, DynamoDbTarget) and target.filter is not None:
         return all(_send(spec, services, opened)[1].outcome is Outcome.OK for _ in range(IN_A_ROW))
     if isinstance(target, DynamoDbTarget) and target.batching_window_s > 0:
-        return _delivers_batched(spec, services, opened, limits.ends_ns)
+        for _ in range(IN_A_ROW):
+            _send(spec, services, opened)
+        return poll(
+            lambda: len(arrived_canaries(spec.tag, services)) >= IN_A_ROW, limits.ends_ns, POLL_S, services, spec.tag
+        )
     arrived_in_a_row, any_taken = 0, False
     while arrived_in_a_row < IN_A_ROW:
         refuse_if_cancelled(spec.tag, services)
@@ -161,17 +156,6 @@ def _delivers(spec: TrialSpec, services: Services, opened: OpenDriver, limits: _
             _give_up_refusing(spec, services, written, limits.refusals_from_ns)
         arrived = written.outcome is Outcome.OK and _await_arrival(spec, services, sequence, limits.ends_ns)
         arrived_in_a_row = arrived_in_a_row + 1 if arrived else 0
-    return True
-
-
-def _delivers_batched(spec: TrialSpec, services: Services, opened: OpenDriver, until_ns: int) -> bool:
-    for _ in range(IN_A_ROW):
-        _send(spec, services, opened)
-    while len(arrived_canaries(spec.tag, services)) < IN_A_ROW:
-        refuse_if_cancelled(spec.tag, services)
-        if services.clock.now_ns() >= until_ns:
-            return False
-        services.clock.sleep(POLL_S)
     return True
 
 

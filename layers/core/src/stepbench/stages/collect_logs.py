@@ -80,7 +80,7 @@ class _Cursor(Contract):
         return self.functions[self.function]
 
     def group(self, prefix: str) -> str:
-        return self.name if self.reads_lines else _function_group(self.name, prefix)
+        return self.name if self.reads_lines else f"/aws/lambda/{prefix}-{self.name}"
 
     @property
     def own_from_ms(self) -> int:
@@ -159,7 +159,6 @@ def _resume(token: str) -> _Cursor | None:
 
 def _begin(ref: TrialRef, logs: Logs, services: Services, now_ns: int) -> _Cursor:
     prefix = services.settings.function_prefix
-    receiver = logs.functions[0]
     expected = len(logs.recorded(ref, services.runs, services.table)[0])
     return _Cursor(
         from_ms=_trial_start_ms(ref, services, now_ns) - _MARGIN_MS,
@@ -167,13 +166,9 @@ def _begin(ref: TrialRef, logs: Logs, services: Services, now_ns: int) -> _Curso
         every=-(-expected // MAX_INVOCATIONS) or 1,
         deadline_ns=now_ns + LATE_NS,
         line_groups=tuple(each.format(prefix=prefix) for each in logs.line_groups),
-        receiver=receiver,
+        receiver=logs.functions[0],
         functions=logs.functions,
     )
-
-
-def _function_group(function: str, prefix: str) -> str:
-    return f"/aws/lambda/{prefix}-{function}"
 
 
 def were_shared(run_id: str, since_ns: int, services: Services) -> bool:

@@ -8,7 +8,7 @@ its own; what has failed does not. Then its objects are removed from the store, 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.dataflow.rows import DagEnd, EndDataflowOutput
 from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
@@ -30,17 +30,16 @@ if TYPE_CHECKING:
 _CAUSE_CHARS = 2_000
 
 
-class EndSandbox:
+class EndSandbox(NamedTuple):
     """All that a sandbox needs to end executions."""
 
-    def __init__(self, receiver: Receiver, place: TaskPlace) -> None:
-        self.receiver = receiver
-        self.place = place
+    receiver: Receiver
+    place: TaskPlace
 
 
 def open_end_sandbox(environ: Mapping[str, str], imported_ns: int) -> EndSandbox:
     """Open a sandbox whose handler was loaded at `imported_ns`; it connects when there is something to store."""
-    place = open_task_place(environ)
+    place = open_task_place(environ)  # first: the receiver's opening ends the init phase
     return EndSandbox(open_receiver(environ, imported_ns), place)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.stages.target_driver import (
     find_unreached,
+    poll,
     reach_target,
     refuse_if_cancelled,
     single_try_limit_s,
@@ -40,7 +41,7 @@ from stepbench.stages.tear_down_target import CAUSE_CHARS, cancel, finish, is_ov
 from stepbench.workload.topology import wide_levels
 
 if TYPE_CHECKING:
-    from stepbench.contracts.plan import AnyTrial, TrialSpec
+    from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.transfer.plan import AnyTarget
     from stepbench.drivers.protocol import Driver
     from stepbench.records.storage.trial_table import Lease
@@ -55,7 +56,7 @@ DELIVERY_LIMIT_S = 600
 EMULATED_DELIVERY_LIMIT_S = 120
 PREPARE_LIMIT_S = PRELOAD_FOR_S + 120
 """How long all that is created and written before the load may take; the function has 15 minutes."""
-FINISH_POLL_S = 1.0
+POLL_S = 1.0
 CANCEL_POLL_S = 2.0
 WATCH_LANES = (0, 1)
 FORMER_LIMIT_S = 30
@@ -99,13 +100,9 @@ def prepare_target(
     return PrepareTargetOutput(
         lanes=WATCH_LANES if spec.plan.pull else (),
         seeds=experiment_of(spec.plan.experiment).staging.PROOF == "files",
-        inputs=_inputs(spec.plan),
-        ready_by=_ready_by(spec, services),
+        inputs=tuple(InputToMake(dag=dag.name, function=dag.maker) for dag in spec.plan.dags if dag.maker is not None),
+        ready_by=services.now() + timedelta(seconds=delivery_limit_s(spec, services.settings)),
     )
-
-
-def _inputs(plan: AnyTrial) -> tuple[InputToMake, ...]:
-    return tuple(InputToMake(dag=dag.name, function=dag.maker) for dag in plan.dags if dag.maker is not None)
 
 
 def _write_levels(spec: TrialSpec, services: Services) -> None:
@@ -125,7 +122,8 @@ def _describe(spec: TrialSpec, opened: OpenDriver, services: Services) -> Served
     if is_emulated_store(spec.plan.target, services.settings):
         return Served(provider=emulator, emulated=True)
     provider = opened.run(opened.driver.provider())
-    if ends_in_emulated_lambda(spec.plan, services.settings):
+    # t4 is read in a function that an emulator starts, as of all triggers that nobody watches.
+    if emulator and traits_of(spec.plan.experiment).by_trigger and not spec.plan.pull:
         return Served(provider=f"{provider}, with Lambda of {emulator}", emulated=True, stand_ins={"lambda": emulator})
     return Served(provider=provider, emulated=False)
 
@@ -185,7 +183,7 @@ def _tear_down_former(holder: Lease, spec: TrialSpec, services: Services, build:
         while not tear_down(former, services, build=build, limit_s=limit_s):
             if services.clock.now_ns() >= until_ns:
                 return False
-            services.clock.sleep(FINISH_POLL_S)
+            services.clock.sleep(POLL_S)
     except TargetUnavailableError as error:
         message = f"{error}. What trial {holder.trial + 1} of this run has made there could not be torn down"
         raise TargetUnreachableError(message) from error
@@ -240,25 +238,11 @@ def is_emulated_store(target: AnyTarget, settings: Settings) -> bool:
     return bool(settings.emulator) and target.endpoint is None and isinstance(target, S3Target | DynamoDbTarget)
 
 
-def ends_in_emulated_lambda(plan: AnyTrial, settings: Settings) -> bool:
-    """Return whether t4 is read in a function that an emulator starts, as of all triggers that nobody watches."""
-    return bool(settings.emulator) and traits_of(plan.experiment).by_trigger and not plan.pull
-
-
 def _await_ready(spec: TrialSpec, opened: OpenDriver, services: Services) -> None:
     deadline_ns = services.clock.now_ns() + READY_LIMIT_S * 10**9
-    while not opened.run(opened.driver.ready()):
-        refuse_if_cancelled(spec.tag, services)
-        if services.clock.now_ns() >= deadline_ns:
-            message = (
-                f"{spec.plan.target.store} for trial {spec.name} was not ready within {READY_LIMIT_S} s; try again"
-            )
-            raise TargetUnavailableError(message)
-        services.clock.sleep(FINISH_POLL_S)
-
-
-def _ready_by(spec: TrialSpec, services: Services) -> datetime:
-    return datetime.fromtimestamp(services.clock.now_ns() / 1e9 + delivery_limit_s(spec, services.settings), UTC)
+    if not poll(lambda: opened.run(opened.driver.ready()), deadline_ns, POLL_S, services, spec.tag):
+        message = f"{spec.plan.target.store} for trial {spec.name} was not ready within {READY_LIMIT_S} s; try again"
+        raise TargetUnavailableError(message)
 
 
 def delivery_limit_s(spec: TrialSpec, settings: Settings) -> int:

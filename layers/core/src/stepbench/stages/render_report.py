@@ -113,8 +113,8 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
 def _regressions(summary: RunSummary, services: Services) -> RunRegressions | None:
     """Return what changed over the plan's runs; None where nobody asked, and of a run that did not go through."""
     run = services.register.find(summary.run_id)
-    request = _read(layout.run_key(summary.run_id, "request.json"), RunRequest, services)
-    if run is None or not isinstance(request, RunRequest) or request.detector is None or summary.status != "succeeded":
+    request = _find(layout.run_key(summary.run_id, "request.json"), RunRequest, services)
+    if run is None or request is None or request.detector is None or summary.status != "succeeded":
         return None
     # With numpy, for these runs alone.
     from stepbench.stages.run_regressions import RunRegressions, find_run_regressions  # noqa: PLC0415
@@ -140,12 +140,10 @@ def _with_tear_down(ref: TrialRef, result: TrialResult, services: Services) -> T
     """Add what the tear-down noted, which comes after the trial's own result."""
     found = _read(layout.trial_key(ref, "removed.json"), TornDown, services)
     removed = found.removed if isinstance(found, TornDown) else ()
-    prepared = None if found else _read(layout.trial_key(ref, "made.json"), PreparedTarget, services)
-    if isinstance(prepared, PreparedTarget) and prepared.names:
-        result = add_left(result, prepared)
+    if not found and (prepared := _find(layout.trial_key(ref, "made.json"), PreparedTarget, services)):
+        result = add_left(result, prepared) if prepared.names else result
     summary = result.summary.model_copy(update={"removed": removed})
-    looked = _read(layout.trial_key(ref, "remaining.json"), RemainingObjects, services)
-    if isinstance(looked, RemainingObjects):
+    if looked := _find(layout.trial_key(ref, "remaining.json"), RemainingObjects, services):
         summary = with_remaining(summary, looked.objects)
     return result.model_copy(update={"summary": summary})
 
@@ -156,8 +154,8 @@ def _with_ended_servers(run_id: str, results: list[TrialResult], services: Servi
 
     A trial that went well was over by then: the command line sees its end some seconds later.
     """
-    found = _read(layout.run_key(run_id, "ended.json"), EndedServers, services)
-    servers = found.servers if isinstance(found, EndedServers) else ()
+    found = _find(layout.run_key(run_id, "ended.json"), EndedServers, services)
+    servers = found.servers if found else ()
     needed = {trial: server for server in reversed(servers) for trial in server.trials}
     failed = {trial.index for trial in failed_trials([result.summary for result in results])}
     return [
@@ -170,8 +168,8 @@ def _with_ended_servers(run_id: str, results: list[TrialResult], services: Servi
 
 def _skipped(run_id: str, first: int, services: Services) -> list[TrialResult]:
     """Return what the command line left out of the plan before the run, numbered after the run's own trials."""
-    found = _read(layout.run_key(run_id, "skipped.json"), SkippedTrials, services)
-    trials = found.trials if isinstance(found, SkippedTrials) else ()
+    found = _find(layout.run_key(run_id, "skipped.json"), SkippedTrials, services)
+    trials = found.trials if found else ()
     return [skipped_result(one.name, index, one.store, one.reason) for index, one in enumerate(trials, first)]
 
 
@@ -213,8 +211,7 @@ def _result(spec: TrialSpec, error: str | None, services: Services, *, stopped: 
 
 def _failure(ref: TrialRef, error: str | None, services: Services, *, default: str) -> Failure | None:
     """Return the trial's own account of what went wrong, else its execution's, or `default`; None for neither."""
-    found = _read(layout.trial_key(ref, "failure.json"), Failure, services)
-    if isinstance(found, Failure):
+    if found := _find(layout.trial_key(ref, "failure.json"), Failure, services):
         return found
     if error:
         return Failure(error=error, cause=NO_ACCOUNT)
@@ -234,6 +231,12 @@ def _store(spec: TrialSpec, ref: TrialRef, services: Services) -> TrialStore:
     if served is None:
         return TrialStore(store, "not reached", emulated=False)
     return TrialStore(store, served.provider, emulated=served.emulated)
+
+
+def _find(key: str, model: type[M], services: Services) -> M | None:
+    """Return a document that a report can do without, if it is there and can be read."""
+    found = _read(key, model, services)
+    return None if isinstance(found, Unreadable) else found
 
 
 def _read(key: str, model: type[M], services: Services) -> M | Unreadable | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepbench.analysis.run_series import Found, RunNumbers
-    from stepbench.contracts.regressions import DetectorSettings, SeriesFinding
+    from stepbench.contracts.regressions import DetectorSettings
     from stepbench.contracts.runs import RunRecord
     from stepbench.services import Services
 
@@ -65,7 +65,9 @@ def find_run_regressions(
     regressions = find_regressions(found.series, settings, found.not_comparable)
     services.runs.put_model(layout.run_key(run.run_id, FOUND), regressions)
     announced = tuple(
-        f"{each.series.name}: {each.text}" for each in regressions.findings if each.told and _is_worse(each)
+        f"{each.series.name}: {each.text}"
+        for each in regressions.findings
+        if each.told and each.verdict in {"regression", "drift"}
     )
     return RunRegressions(render_trends(found.series, regressions), announced, regressions.confirm)
 
@@ -107,11 +109,6 @@ def series_of(runs: Sequence[PlanRun]) -> Found:
         acknowledged={each.run_id: each.acknowledged for each, _ in runs if each.acknowledged},
         confirms={each.run_id: each.confirms for each, _ in runs if each.confirms},
     )
-
-
-def _is_worse(finding: SeriesFinding) -> bool:
-    """Return whether a series has got worse, or drifts there."""
-    return finding.verdict in {"regression", "drift"}
 
 
 def _read(records: Sequence[RunRecord], services: Services) -> list[PlanRun]:

@@ -14,7 +14,7 @@ import asyncio
 import os
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.dataflow.rows import RunTaskOutput
@@ -39,18 +39,17 @@ _SPOILED = 1
 """The exit code of a process in which the computing of a task that was given up goes on."""
 
 
-class TaskSandbox:
+class TaskSandbox(NamedTuple):
     """
     All that a sandbox needs to run tasks.
 
     flags: a table of its own for the thread on the side. end: ends the process.
     """
 
-    def __init__(self, sandbox: Sandbox, place: TaskPlace, flags: Table, end: Callable[[int], Any] = os._exit) -> None:
-        self.memory = sandbox
-        self.place = place
-        self.flags = flags
-        self.end = end
+    memory: Sandbox
+    place: TaskPlace
+    flags: Table
+    end: Callable[[int], Any] = os._exit
 
 
 def open_task_sandbox(environ: Mapping[str, str], imported_ns: int) -> TaskSandbox:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from enum import Enum
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import ValidationError
@@ -38,22 +37,7 @@ STARTING_S = 300
 """A run may have no execution yet: the API enters it before it starts that."""
 BENCHMARK = "Benchmark"
 """The name of the machine that runs plans, behind the stack's."""
-_NS_A_S = 10**9
-
-
-class SweepResult(Enum):
-    """What became of one lease."""
-
-    SWEPT = "swept"
-    PENDING = "pending"
-    UNTOUCHED = "untouched"
-
-
-class LeaseEnd(NamedTuple):
-    """What became of one lease, and why it is pending."""
-
-    result: SweepResult
-    cause: str = ""
+_SECOND_NS = 10**9
 
 
 def sweep_targets(
@@ -65,19 +49,17 @@ def sweep_targets(
     A lease whose sweeping fails is reported as pending, so that it does not keep the others from being swept; also one
     whose trial's document cannot be read.
     """
-    until_ns = services.clock.now_ns() + SWEEP_LIMIT_S * _NS_A_S
+    until_ns = services.clock.now_ns() + SWEEP_LIMIT_S * _SECOND_NS
     if task.execution_arn is not None:
         _cancel_unfinished(_execution_name(task.execution_arn), services)
     _take_what_was_left(services)
-    ends = {
+    causes = {
         lease.target: _sweep(lease, task.execution_arn, services, until_ns, build) for lease in services.table.leases()
     }
     _conclude(task.execution_arn, services)
-    output = SweepTargetsOutput(
-        swept=tuple(target for target, end in ends.items() if end.result is SweepResult.SWEPT),
-        pending=tuple(target for target, end in ends.items() if end.result is SweepResult.PENDING),
-        causes={target: end.cause for target, end in ends.items() if end.cause},
-    )
+    pending = {target: cause for target, cause in causes.items() if cause}
+    swept = tuple(target for target, cause in causes.items() if cause == "")
+    output = SweepTargetsOutput(swept=swept, pending=tuple(pending), causes=pending)
     put_metric(TARGETS_SWEPT, len(output.swept), services.settings)
     put_metric(TARGETS_PENDING, len(output.pending), services.settings)
     return output
@@ -160,18 +142,17 @@ def _take_what_was_left(services: Services) -> None:
 
 def _sweep(
     lease: Lease, ended_arn: str | None, services: Services, until_ns: int, build: BuildDriver | None
-) -> LeaseEnd:
+) -> str | None:
+    """Return why the lease is not swept yet, "" if it is, None if its execution goes on."""
     try:
         if not _is_due(lease, ended_arn, services):
-            return LeaseEnd(SweepResult.UNTOUCHED)
-        end = LeaseEnd(SweepResult.SWEPT)
-        if not finish(lease, services, until_ns, build):
-            end = LeaseEnd(SweepResult.PENDING, "something of the trial still runs")
+            return None
+        cause = "" if finish(lease, services, until_ns, build) else "something of the trial still runs"
     except (StepbenchError, ClientError, BotoCoreError, ValidationError) as error:
         logger.exception("sweeping failed", extra=_log_keys(lease))
-        return LeaseEnd(SweepResult.PENDING, shortened(str(error), CAUSE_CHARS))
-    logger.info(end.result.value, extra=_log_keys(lease))
-    return end
+        return shortened(str(error), CAUSE_CHARS) or type(error).__name__
+    logger.info("pending" if cause else "swept", extra=_log_keys(lease))
+    return cause
 
 
 def _log_keys(lease: Lease) -> dict[str, str | int]:
@@ -185,8 +166,5 @@ def _ending(arn: str, services: Services) -> tuple[str, str]:
         return status, "Step Functions does not know its execution any more"
     execution = services.aws("stepfunctions").describe_execution(executionArn=arn)
     cause = str(execution.get("cause") or "")
-    parts = (
-        "" if status == ABORTED and cause else str(execution.get("error") or ""),
-        cause,
-    )
-    return status, ": ".join(filter(None, parts)) or f"its execution ended as {status}"
+    error = "" if status == ABORTED and cause else str(execution.get("error") or "")
+    return status, ": ".join(filter(None, (error, cause))) or f"its execution ended as {status}"

@@ -196,6 +196,29 @@ def note_removed(spec: TrialSpec, opened: OpenDriver, services: Services) -> Non
         logger.exception("removed.json could not be stored", extra=spec.ref.model_dump())
 
 
+def poll(is_done: Callable[[], bool], until_ns: int, pause_s: float, services: Services, tag: str = "") -> bool:
+    """
+    Ask until it is done; return False if the time is up before.
+
+    Args:
+        is_done: what is asked.
+        until_ns: no pause begins after that.
+        pause_s: between two times.
+        services: their clock.
+        tag: the trial whose cancellation ends it, too; "" for none.
+
+    Raises:
+        TrialCancelledError: the trial is to stop.
+    """
+    while not is_done():
+        if tag:
+            refuse_if_cancelled(tag, services)
+        if services.clock.now_ns() >= until_ns:
+            return False
+        services.clock.sleep(pause_s)
+    return True
+
+
 def refuse_if_cancelled(tag: str, services: Services) -> None:
     """
     Stop here if the trial is to stop.

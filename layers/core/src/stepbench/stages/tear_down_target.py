@@ -28,7 +28,7 @@ from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import Lease
 from stepbench.stages.scale_target import restore_released
-from stepbench.stages.target_driver import note_removed, note_unreached, open_driver
+from stepbench.stages.target_driver import note_removed, note_unreached, open_driver, poll
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
@@ -199,11 +199,7 @@ def alive(tag: str, services: Services) -> tuple[str, ...]:
 def await_silence(tag: str, services: Services) -> bool:
     """Wait for the trial's writers and watchers to end; return False if they have not when this call's time is up."""
     until_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
-    while alive(tag, services):
-        if services.clock.now_ns() >= until_ns:
-            return False
-        services.clock.sleep(POLL_S)
-    return True
+    return poll(lambda: not alive(tag, services), until_ns, POLL_S, services)
 
 
 def is_over(lease: Lease, services: Services) -> bool:
@@ -228,11 +224,7 @@ def finish(lease: Lease, services: Services, until_ns: int, build: BuildDriver |
     cancel(lease.tag, "its execution has ended; swept", services)
     _note_failure(ref, _stop(lease, services), services)
     _await_deliveries(ref, services)
-    while not tear_down(ref, services, build=build, target=lease.target):
-        if services.clock.now_ns() >= until_ns:
-            return False
-        services.clock.sleep(FINISH_POLL_S)
-    return True
+    return poll(lambda: tear_down(ref, services, build=build, target=lease.target), until_ns, FINISH_POLL_S, services)
 
 
 def execution_status(arn: str, services: Services) -> str:
