@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import json
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
 from stepbench.errors import LONGEST_ERROR, find_control
@@ -67,6 +67,18 @@ def refuse(broken: Iterable[BrokenRule]) -> None:
         text = "; ".join(f"{rule.at}: {rule.message}. {rule.remedy}" for rule in found)
         context = {"text": text, "broken": [rule._asdict() for rule in found]}
         raise PydanticCustomError(RULE_ERROR, "{text}", context)
+
+
+class RuledContract(Contract):
+    """A contract with rules that span several of its fields; they are asked once each field is valid by itself."""
+
+    def _broken_rules(self) -> Iterable[BrokenRule]:
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _keep_rules(self) -> Self:
+        refuse(self._broken_rules())
+        return self
 
 
 def drop_field(fields: Any, name: str) -> Any:  # noqa: ANN401 -- anything may stand where a model is expected

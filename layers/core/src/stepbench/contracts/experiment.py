@@ -15,13 +15,11 @@ class LatencyDefinition(NamedTuple):
     """
     A latency, whose quantiles, distributions and comparisons a report shows.
 
-    name: within a sentence. formula: which times. arrives: whether it ends with an event's arrival (t4), and not with
-    the store's answer (t2). begins, ends: the two in words.
+    name: within a sentence. times: the two that it lies between, the later one first. begins, ends: the same in words.
     """
 
     name: str
-    formula: str
-    arrives: bool
+    times: tuple[str, str]
     begins: str
     ends: str
 
@@ -30,34 +28,28 @@ class LatencyDefinition(NamedTuple):
         """Return the name as a sentence begins with it."""
         return self.name[:1].upper() + self.name[1:]
 
+    @property
+    def formula(self) -> str:
+        """Return which times are subtracted."""
+        return " \N{MINUS SIGN} ".join(self.times)
+
+    @property
+    def arrives(self) -> bool:
+        """Return whether it ends with an event's arrival, and not with the store's answer."""
+        return self.times[0] == "t4"
+
 
 TRIGGER_LATENCY = LatencyDefinition(
-    name="trigger latency",
-    formula="t4 − t1",  # noqa: RUF001 -- a minus sign
-    arrives=True,
-    begins="the write's send, t1",
-    ends="the function's first statement, t4",
+    "trigger latency", ("t4", "t1"), "the write's send, t1", "the function's first statement, t4"
 )
 SERVICE_TIME = LatencyDefinition(
-    name="operation latency (service time)",
-    formula="t2 − t1",  # noqa: RUF001 -- a minus sign
-    arrives=False,
-    begins="the operation's send, t1",
-    ends="its answer, t2",
+    "operation latency (service time)", ("t2", "t1"), "the operation's send, t1", "its answer, t2"
 )
 TRANSFER_TIME = LatencyDefinition(
-    name="transfer time",
-    formula="last byte − first request",  # noqa: RUF001 -- a minus sign
-    arrives=False,
-    begins="the request for the file, or its first read",
-    ends="its last byte",
+    "transfer time", ("last byte", "first request"), "the request for the file, or its first read", "its last byte"
 )
 EXECUTION_LATENCY = LatencyDefinition(
-    name="execution latency",
-    formula="t4 − t1",  # noqa: RUF001 -- a minus sign
-    arrives=True,
-    begins="the execution's start, t1",
-    ends="EndDataflow's first statement, t4",
+    "execution latency", ("t4", "t1"), "the execution's start, t1", "EndDataflow's first statement, t4"
 )
 """The end-to-end time of an execution is another: it begins with the due time, t0."""
 

@@ -210,8 +210,7 @@ class WindowResult(Contract):
     failed: int = Field(default=0, ge=0, description="Of those sent: the store said no, so nothing has happened.")
     unknown: int = Field(default=0, ge=0, description="Of those sent: no answer, so it may have happened.")
     errors: dict[str, int] = Field(
-        default={},
-        description="Failed and unknown ones by the store's code, or in words; the most frequent first.",
+        default={}, description="Failed and unknown ones by the store's code, or in words; the most frequent first."
     )
     lost: int | None = Field(
         default=None,

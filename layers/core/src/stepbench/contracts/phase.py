@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
-from stepbench.contracts.base import BrokenRule, Contract, refuse, repeated_names
+from stepbench.contracts.base import BrokenRule, Contract, RuledContract, repeated_names
 from stepbench.contracts.capacity import Capacity
 from stepbench.contracts.workload import ClosedLoad
 
@@ -22,24 +22,26 @@ MAX_PRECISION_CHECKS = 30
 """Checks of one phase with `until`; they are made after each quarter more of its events."""
 
 
-class LoadStep(Contract):
+class LoadStep(RuledContract):
     """A constant offered rate, for a time or for a number of events."""
 
-    rate_per_s: float = Field(ge=0.001, le=200_000, allow_inf_nan=False)
+    rate_per_s: float = Field(ge=0.001, le=200_000)
     of_found: float | None = Field(
         default=None,
         gt=0,
         le=10,
-        allow_inf_nan=False,
         description="Offer so many times the rate that `find_rate` found, but never more than rate_per_s.",
     )
-    duration_s: float | None = Field(default=None, gt=0, le=7 * 86_400, allow_inf_nan=False)
+    duration_s: float | None = Field(default=None, gt=0, le=7 * 86_400)
     count: int | None = Field(default=None, gt=0, le=MAX_EVENTS_PER_TRIAL)
 
-    @model_validator(mode="after")
-    def _exactly_one_length(self) -> Self:
-        refuse(_length_rules(self))
-        return self
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        if self.duration_s is None and self.count is None:
+            yield BrokenRule("duration_s", "is missing, and so is count", "Give exactly one of duration_s and count.")
+        if self.of_found is not None and self.count is not None:
+            yield BrokenRule("count", "is no length while the rate is not known", "Give duration_s instead.")
+        if self.duration_s is not None and self.count is not None:
+            yield BrokenRule("count", f"stands beside duration_s ({self.duration_s:g})", "Remove one of the two.")
 
     @property
     def length_s(self) -> float:
@@ -52,18 +54,16 @@ class LoadStep(Contract):
         return self.count if self.count is not None else math.floor(self.rate_per_s * self.length_s + 1e-9)
 
 
-class Window(Contract):
+class Window(RuledContract):
     """A span of a phase, by intended send time (t0), that is analysed on its own."""
 
     name: Name
-    from_s: float = Field(ge=0, allow_inf_nan=False)
-    to_s: float = Field(gt=0, allow_inf_nan=False)
+    from_s: float = Field(ge=0)
+    to_s: float = Field(gt=0)
 
-    @model_validator(mode="after")
-    def _not_empty(self) -> Self:
+    def _broken_rules(self) -> Iterator[BrokenRule]:
         if self.to_s <= self.from_s:
-            refuse([BrokenRule("to_s", f"is not after from_s ({self.from_s:g})", "Raise to_s or lower from_s.")])
-        return self
+            yield BrokenRule("to_s", f"is not after from_s ({self.from_s:g})", "Raise to_s or lower from_s.")
 
 
 class Scale(Contract):
@@ -81,16 +81,16 @@ class Until(Contract):
     """
 
     metric: Literal["p50", "p90", "p95", "p99", "p999"] = "p99"
-    relative_width: float = Field(gt=0, le=2, allow_inf_nan=False)
+    relative_width: float = Field(gt=0, le=2)
     max_events: int = Field(ge=1, le=MAX_EVENTS_PER_TRIAL, description="Of the phase, its load as planned included.")
 
 
-class Phase(Contract):
+class Phase(RuledContract):
     """A stretch of load without a gap in it."""
 
     name: Name
     measured: bool = True
-    settle_s: float = Field(default=0, ge=0, le=86_400, allow_inf_nan=False)
+    settle_s: float = Field(default=0, ge=0, le=86_400)
     gapless: bool = Field(
         default=False, description="Follow on the phase before without a gap: the two are planned together."
     )
@@ -110,11 +110,8 @@ class Phase(Contract):
         default=(), max_length=50, description="Without any, the whole phase is one window with the phase's name."
     )
 
-    @model_validator(mode="after")
-    def _windows_lie_inside(self) -> Self:
-        refuse(_kind_rules(self))
-        refuse([*_window_rules(self), *_until_rules(self)])
-        return self
+    def _broken_rules(self) -> list[BrokenRule]:
+        return [*_kind_rules(self)] or [*_window_rules(self), *_until_rules(self)]
 
     @property
     def steps(self) -> tuple[LoadStep, ...]:
@@ -208,15 +205,6 @@ class PrecisionLooks(Contract):
 
     looks: tuple[PrecisionLook, ...] = ()
     reason: Literal["sure", "max_events", "cancelled", "writers_gone"] | None = None
-
-
-def _length_rules(step: LoadStep) -> Iterator[BrokenRule]:
-    if step.duration_s is None and step.count is None:
-        yield BrokenRule("duration_s", "is missing, and so is count", "Give exactly one of duration_s and count.")
-    if step.of_found is not None and step.count is not None:
-        yield BrokenRule("count", "is no length while the rate is not known", "Give duration_s instead.")
-    if step.duration_s is not None and step.count is not None:
-        yield BrokenRule("count", f"stands beside duration_s ({step.duration_s:g})", "Remove one of the two.")
 
 
 def _kind_rules(phase: Phase) -> Iterator[BrokenRule]:

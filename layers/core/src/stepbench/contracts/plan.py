@@ -7,11 +7,11 @@ problems, and expands it into `TrialSpec`s, which are what the state machines ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from stepbench.contracts.base import BrokenRule, Contract, Text, refuse, repeated_names
+from stepbench.contracts.base import BrokenRule, Contract, RuledContract, Text, repeated_names
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Until, Window
 from stepbench.contracts.published import Published
@@ -23,75 +23,6 @@ from stepbench.contracts.trial import MAX_TRIALS, FindRate, Record, TrialFields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-Label = Annotated[Text, StringConstraints(min_length=1, max_length=60)]
-FunctionName = Annotated[Text, StringConstraints(min_length=1, max_length=140)]
-"""The longest name is Lambda's own, which X-Ray shows."""
-
-
-class ApplicationFunction(Contract):
-    """One function of a chain: how long it runs, and which store's trigger starts it."""
-
-    name: FunctionName
-    duration_ms: float | None = Field(
-        default=None, ge=0, le=86_400_000, allow_inf_nan=False, description="Without it, the median in `traces`."
-    )
-    trigger: Literal["s3", "dynamodb", "postgresql", "etcd", "measured"] | None = Field(
-        default=None,
-        description="`measured`: whichever store a trial measures, so that stores can be compared. "
-        "Without it, the function is called directly.",
-    )
-
-
-class Traces(Contract):
-    """Where X-Ray has seen the application."""
-
-    name: str = Field(
-        min_length=1, max_length=200, description="Of the state machine, or of a function that is in every trace."
-    )
-    last_hours: float = Field(default=6, gt=0, le=24, allow_inf_nan=False, description="How far to look back.")
-    max_traces: int = Field(default=100, ge=1, le=1_000)
-
-
-class Application(Contract):
-    """A chain of functions, one after the other, with the durations that somebody measured."""
-
-    name: Label
-    source: Text = Field(min_length=1, max_length=300, description="Where the durations are from.")
-    traces: Traces | None = None
-    functions: tuple[ApplicationFunction, ...] = Field(
-        default=(),
-        max_length=100,
-        description="Without any, those that `traces` shows, by start; all but the first with a `measured` trigger.",
-    )
-
-    @model_validator(mode="after")
-    def _has_a_trigger(self) -> Self:
-        refuse(_trigger_rules(self))
-        return self
-
-    @property
-    def needs_traces(self) -> bool:
-        """Return whether a duration is missing that only its traces show."""
-        return not self.functions or any(function.duration_ms is None for function in self.functions)
-
-
-def _trigger_rules(application: Application) -> Iterator[BrokenRule]:
-    if application.traces is not None and any(sign in application.traces.name for sign in '"\\'):
-        yield BrokenRule("traces.name", "holds a quote or a backslash, which no such name does", "Give the name alone.")
-    if application.traces is None and not application.functions:
-        yield BrokenRule("functions", "are missing, and so are traces", "Give one of the two.")
-        return
-    for index, function in enumerate(application.functions):
-        if function.duration_ms is None and application.traces is None:
-            remedy = "Give it, or say in traces where X-Ray has seen the application."
-            yield BrokenRule(f"functions[{index}].duration_ms", "is missing", remedy)
-    if application.functions and all(function.trigger is None for function in application.functions):
-        message = "have no trigger, so there is no share to tell"
-        yield BrokenRule("functions", message, 'Set trigger on at least one, for instance to "measured".')
-    if application.functions and all(function.duration_ms == 0 for function in application.functions):
-        yield BrokenRule("functions", "take no time at all", "Give their durations in duration_ms.")
 
 
 __all__ = [
@@ -110,19 +41,83 @@ __all__ = [
     "Window",
 ]
 
+Label = Annotated[Text, StringConstraints(min_length=1, max_length=60)]
+FunctionName = Annotated[Text, StringConstraints(min_length=1, max_length=140)]
+"""The longest name is Lambda's own, which X-Ray shows."""
+
+
+class ApplicationFunction(Contract):
+    """One function of a chain: how long it runs, and which store's trigger starts it."""
+
+    name: FunctionName
+    duration_ms: float | None = Field(
+        default=None, ge=0, le=86_400_000, description="Without it, the median in `traces`."
+    )
+    trigger: Literal["s3", "dynamodb", "postgresql", "etcd", "measured"] | None = Field(
+        default=None,
+        description="`measured`: whichever store a trial measures, so that stores can be compared. "
+        "Without it, the function is called directly.",
+    )
+
+
+class Traces(Contract):
+    """Where X-Ray has seen the application."""
+
+    name: str = Field(
+        min_length=1, max_length=200, description="Of the state machine, or of a function that is in every trace."
+    )
+    last_hours: float = Field(default=6, gt=0, le=24, description="How far to look back.")
+    max_traces: int = Field(default=100, ge=1, le=1_000)
+
+
+class Application(RuledContract):
+    """A chain of functions, one after the other, with the durations that somebody measured."""
+
+    name: Label
+    source: Text = Field(min_length=1, max_length=300, description="Where the durations are from.")
+    traces: Traces | None = None
+    functions: tuple[ApplicationFunction, ...] = Field(
+        default=(),
+        max_length=100,
+        description="Without any, those that `traces` shows, by start; all but the first with a `measured` trigger.",
+    )
+
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        if self.traces is not None and any(sign in self.traces.name for sign in '"\\'):
+            yield BrokenRule(
+                "traces.name", "holds a quote or a backslash, which no such name does", "Give the name alone."
+            )
+        if self.traces is None and not self.functions:
+            yield BrokenRule("functions", "are missing, and so are traces", "Give one of the two.")
+            return
+        for index, function in enumerate(self.functions):
+            if function.duration_ms is None and self.traces is None:
+                remedy = "Give it, or say in traces where X-Ray has seen the application."
+                yield BrokenRule(f"functions[{index}].duration_ms", "is missing", remedy)
+        if self.functions and all(function.trigger is None for function in self.functions):
+            message = "have no trigger, so there is no share to tell"
+            yield BrokenRule("functions", message, 'Set trigger on at least one, for instance to "measured".')
+        if self.functions and all(function.duration_ms == 0 for function in self.functions):
+            yield BrokenRule("functions", "take no time at all", "Give their durations in duration_ms.")
+
+    @property
+    def needs_traces(self) -> bool:
+        """Return whether a duration is missing that only its traces show."""
+        return not self.functions or any(function.duration_ms is None for function in self.functions)
+
+
 MAX_PLANNED_BYTES = 200_000
 """The part of the 256 KiB that `ValidatePlan` may hand on; the rest is for the trials' outcomes."""
 EXPERIMENT = "experiment"
 PLANNED_TRIAL_BYTES, PLANNED_PHASE_BYTES = 350, 90
 
 
-class TrialPlan(TrialFields):
+class TrialPlan(TrialFields, RuledContract):
     """One experiment on one store."""
 
-    @model_validator(mode="after")
-    def _is_runnable(self) -> Self:
-        refuse(broken for rule in (*TRIAL_RULES, *OWN_RULES[self.experiment]) for broken in rule(self))
-        return self
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        for rule in (*TRIAL_RULES, *OWN_RULES[self.experiment]):
+            yield from rule(self)
 
 
 def _experiment_of(trial: Any) -> str:  # noqa: ANN401 -- anything may stand where a trial is expected
@@ -147,7 +142,7 @@ TRIAL_MODELS: dict[str, type[TrialPlan | TransferTrial]] = {
 """As `AnyTrial` has them, by experiment: a schema cannot tell from a function which is chosen."""
 
 
-class Plan(Contract):
+class Plan(RuledContract):
     """A benchmark: trials, run one after the other."""
 
     name: Name
@@ -157,7 +152,7 @@ class Plan(Contract):
         description="All trials once, as listed, then all once more for the first repeat, and so on; "
         "`random` shuffles each of these rounds, by the first trial's seed.",
     )
-    budget_usd: float = Field(default=5.0, ge=0, le=100_000, allow_inf_nan=False)
+    budget_usd: float = Field(default=5.0, ge=0, le=100_000)
     question: Text | None = Field(
         default=None, min_length=3, max_length=200, description="What the run is to answer; the report begins with it."
     )
@@ -173,10 +168,10 @@ class Plan(Contract):
         "them is `undecided`, and ends so with --strict.",
     )
 
-    @model_validator(mode="after")
-    def _is_one_run(self) -> Self:
-        refuse(broken for rule in (_name_rules, _expansion_rules, _planned_rules) for broken in rule(self))
-        return self
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        yield from repeated_names("trials", [trial.name for trial in self.trials])
+        yield from repeated_names("applications", [application.name for application in self.applications])
+        yield from _size_rules(self)
 
     @property
     def offered_trials(self) -> tuple[TrialPlan, ...]:
@@ -252,23 +247,16 @@ class TrialSpec(Contract):
         return TrialRef(run_id=self.run_id, trial=self.index, tag=self.tag)
 
 
-def _name_rules(plan: Plan) -> Iterator[BrokenRule]:
-    yield from repeated_names("trials", [trial.name for trial in plan.trials])
-    yield from repeated_names("applications", [application.name for application in plan.applications])
-
-
-def _expansion_rules(plan: Plan) -> Iterator[BrokenRule]:
+def _size_rules(plan: Plan) -> Iterator[BrokenRule]:
+    """Refuse more trials than a plan may have; or, if they are no more, more phases than a machine can hand on."""
     if plan.size <= MAX_TRIALS:
+        phases = sum(len(trial.run_phases) * trial.copies for trial in plan.trials)
+        if plan.size * PLANNED_TRIAL_BYTES + phases * PLANNED_PHASE_BYTES > MAX_PLANNED_BYTES:
+            message = f"have {phases:,} phases together, more than one state machine can hand on"
+            yield BrokenRule("trials", message, "Split the plan, or join phases.")
         return
     largest = max(range(len(plan.trials)), key=lambda index: plan.trials[index].copies)
     field = "repeats" if plan.trials[largest].matrix is None else "matrix"
     message = f"makes {plan.trials[largest].copies:,} of {plan.size:,} trials together, more than a plan's {MAX_TRIALS}"
     remedy = "Shorten the matrix, lower repeats, or split the plan."
     yield BrokenRule(f"trials[{largest}].{field}", message, remedy)
-
-
-def _planned_rules(plan: Plan) -> Iterator[BrokenRule]:
-    phases = sum(len(trial.run_phases) * trial.copies for trial in plan.trials)
-    if plan.size <= MAX_TRIALS and plan.size * PLANNED_TRIAL_BYTES + phases * PLANNED_PHASE_BYTES > MAX_PLANNED_BYTES:
-        message = f"have {phases:,} phases together, more than one state machine can hand on"
-        yield BrokenRule("trials", message, "Split the plan, or join phases.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from stepbench.contracts.base import BrokenRule, Contract, Text, refuse
+from stepbench.contracts.base import BrokenRule, RuledContract, Text
 from stepbench.contracts.phase import Name
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _FIELDS = {"throughput": "per_minute", "ks": "d", "passing_share": "share"}
 """Where a metric's number stands; elsewhere it is a time, in `value_ms`."""
 
 
-class Published(Contract):
+class Published(RuledContract):
     """A number that somebody published for this experiment; ours is set beside it."""
 
     metric: PublishedMetric = Field(
@@ -41,19 +41,15 @@ class Published(Contract):
         "`ks`, Kolmogorov and Smirnov's distance of the clock check, of a trial with same_sandbox; the last four of "
         "`dataflow`, all but the share in ratios of one trial over another."
     )
-    value_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    value_ms: float | None = Field(default=None, gt=0)
     count: int | None = Field(
         default=None,
         ge=1,
         description=f"Of operations, beside `value_ms` of {', '.join(TABLE_METRICS)}: how many took at most so long.",
     )
-    per_minute: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Of `throughput`: acknowledged a minute."
-    )
+    per_minute: float | None = Field(default=None, gt=0, description="Of `throughput`: acknowledged a minute.")
     d: float | None = Field(default=None, gt=0, le=1, description="Of `ks`.")
-    ratio: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Of the metric over `over_metric` in window `over`."
-    )
+    ratio: float | None = Field(default=None, gt=0, description="Of the metric over `over_metric` in window `over`.")
     over: Name | None = Field(default=None, description="A measured window; without it, the same one.")
     over_metric: PublishedMetric | None = Field(default=None, description="Without it, the same metric.")
     bound: Literal["above", "up_to"] | None = Field(
@@ -70,10 +66,8 @@ class Published(Contract):
     source: Text = Field(min_length=1, max_length=200, description='Where it stands: "TriggerPerf, Fig. 5".')
     window: Name | None = Field(default=None, description="Which window it is about; without it, the only one.")
 
-    @model_validator(mode="after")
-    def _one_number(self) -> Self:
-        refuse(_number_rules(self))
-        return self
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        return _number_rules(self)
 
     @property
     def number(self) -> float:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.base import BrokenRule, Contract, RuledContract
 from stepbench.contracts.measures import Estimate, KindName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SeriesVerdict = Literal["no_change", "suspected", "regression", "improvement", "shift", "spike", "drift", "undecidable"]
 TELLING: frozenset[SeriesVerdict] = frozenset({"regression", "improvement", "drift"})
@@ -89,34 +92,24 @@ class SeriesRun(Contract):
     values: tuple[SeriesValue, ...] = ()
 
 
-class RunSeries(Contract):
+class RunSeries(RuledContract):
     """The runs of one plan, in order."""
 
     plan: str
     runs: tuple[SeriesRun, ...] = Field(max_length=MOST_RUNS)
 
-    @model_validator(mode="after")
-    def _ordered(self) -> RunSeries:
-        refuse(self._find_broken())
-        return self
-
-    def _find_broken(self) -> list[BrokenRule]:
-        broken: list[BrokenRule] = []
+    def _broken_rules(self) -> Iterator[BrokenRule]:
         seen: set[str] = set()
         for place, run in enumerate(self.runs):
+            at = f"runs[{place}]"
             if run.run_id in seen:
-                broken.append(
-                    BrokenRule(f"runs[{place}].run_id", f'"{run.run_id}" is given twice', "Give each run once.")
-                )
+                yield BrokenRule(f"{at}.run_id", f'"{run.run_id}" is given twice', "Give each run once.")
             if run.confirms is not None and run.confirms not in seen:
                 message = f'"{run.confirms}" is no earlier run of the series'
-                broken.append(BrokenRule(f"runs[{place}].confirms", message, "Give runs in order, or leave it out."))
+                yield BrokenRule(f"{at}.confirms", message, "Give runs in order, or leave it out.")
             if place and run.started_at < self.runs[place - 1].started_at:
-                broken.append(
-                    BrokenRule(f"runs[{place}].started_at", "is before that of the run before", "Give runs in order.")
-                )
+                yield BrokenRule(f"{at}.started_at", "is before that of the run before", "Give runs in order.")
             seen.add(run.run_id)
-        return broken
 
 
 class Shift(Contract):

@@ -168,7 +168,7 @@ class EtcdTarget(StoreTarget):
     operations: ClassVar = ALL_KINDS
     metered: ClassVar = True
     quota_gib: float | None = Field(
-        default=None, gt=0, le=100, allow_inf_nan=False,
+        default=None, gt=0, le=100,
         description="The server's --quota-backend-bytes, in GiB; a trial that writes more is refused. Without it 8, "
         "as the stack's and the local server have, and for `endpoint` etcd's default of 2.",
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -11,7 +12,7 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.workload import OPERATION_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 DEFAULTS = ("errors < 1 %", "unsent < 1 %")
@@ -28,6 +29,9 @@ COUNTED: tuple[Counted, ...] = get_args(Counted)
 THROUGHPUT: Literal["throughput"] = "throughput"
 STATISTICS = (*THRESHOLD_QUANTILES, *COUNTED, THROUGHPUT)
 COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
+_HOLDS: Mapping[Comparison, Callable[[float, float], bool]] = dict(
+    zip(COMPARISONS, (operator.lt, operator.le, operator.gt, operator.ge, operator.eq), strict=True)
+)
 KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
 OF_TRIGGERS = frozenset({"after_ack", "write_response", "lost", "duplicates"})
 """Words of what only a trigger or a DAG has: an arrival, or what was written before it."""
@@ -86,17 +90,7 @@ class Threshold(Contract):
 
     def holds(self, value: float) -> bool:
         """Return whether a value keeps to it."""
-        match self.comparison:
-            case "<":
-                return value < self.limit
-            case "<=":
-                return value <= self.limit
-            case ">":
-                return value > self.limit
-            case ">=":
-                return value >= self.limit
-            case "==":
-                return value == self.limit
+        return _HOLDS[self.comparison](value, self.limit)
 
 
 class ThresholdResult(Contract):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.base import BrokenRule, Contract, RuledContract
 from stepbench.contracts.dataflow.dag import Dag
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.identity import MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES
@@ -30,7 +30,7 @@ ZIPF_EXPONENT, HOT_SHARE = 0.99, 0.5
 """Defaults; the exponent is that of YCSB, the Yahoo! Cloud Serving Benchmark."""
 
 
-class Record(Contract):
+class Record(RuledContract):
     """What is written."""
 
     operation: Literal["put", "update", "delete"] = Field(
@@ -46,40 +46,35 @@ class Record(Contract):
         description="Which of them an update overwrites: each alike; key k with a probability as 1 / (k + 1) ** "
         "zipf_exponent; or key 0 with probability hot_share, and the others alike.",
     )
-    zipf_exponent: float = Field(default=ZIPF_EXPONENT, gt=0, le=10, allow_inf_nan=False)
+    zipf_exponent: float = Field(default=ZIPF_EXPONENT, gt=0, le=10)
     hot_share: float = Field(default=HOT_SHARE, gt=0, lt=1)
     matching_share: float = Field(
         default=1,
         gt=0,
         le=1,
-        allow_inf_nan=False,
         description="Share of the events that the trigger's own filter lets pass; the others it holds back. "
         "1 sets no filter.",
     )
 
-    @model_validator(mode="after")
-    def _updates_need_keys(self) -> Self:
-        refuse(_key_rules(self))
-        return self
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        if self.operation == "update" and self.distinct_keys is None:
+            yield BrokenRule(
+                "distinct_keys", "is missing, and an update needs it", "Say how many keys are overwritten."
+            )
+        no_meaning = f"has no meaning for {self.operation}"
+        if self.operation != "update" and self.distinct_keys is not None:
+            yield BrokenRule("distinct_keys", no_meaning, 'Remove it, or set operation to "update".')
+        if self.operation != "update" and self.key_distribution != "uniform":
+            yield BrokenRule("key_distribution", no_meaning, 'Remove it, or set operation to "update".')
+        if self.key_distribution == "hot" and self.distinct_keys == 1:
+            yield BrokenRule("distinct_keys", "leaves no key beside the hot one", "Raise it to 2 or more.")
+        if self.key_distribution != "zipf" and self.zipf_exponent != ZIPF_EXPONENT:
+            yield BrokenRule("zipf_exponent", "has no effect", 'Remove it, or set key_distribution to "zipf".')
+        if self.key_distribution != "hot" and self.hot_share != HOT_SHARE:
+            yield BrokenRule("hot_share", "has no effect", 'Remove it, or set key_distribution to "hot".')
 
 
-def _key_rules(record: Record) -> Iterator[BrokenRule]:
-    if record.operation == "update" and record.distinct_keys is None:
-        yield BrokenRule("distinct_keys", "is missing, and an update needs it", "Say how many keys are overwritten.")
-    no_meaning = f"has no meaning for {record.operation}"
-    if record.operation != "update" and record.distinct_keys is not None:
-        yield BrokenRule("distinct_keys", no_meaning, 'Remove it, or set operation to "update".')
-    if record.operation != "update" and record.key_distribution != "uniform":
-        yield BrokenRule("key_distribution", no_meaning, 'Remove it, or set operation to "update".')
-    if record.key_distribution == "hot" and record.distinct_keys == 1:
-        yield BrokenRule("distinct_keys", "leaves no key beside the hot one", "Raise it to 2 or more.")
-    if record.key_distribution != "zipf" and record.zipf_exponent != ZIPF_EXPONENT:
-        yield BrokenRule("zipf_exponent", "has no effect", 'Remove it, or set key_distribution to "zipf".')
-    if record.key_distribution != "hot" and record.hot_share != HOT_SHARE:
-        yield BrokenRule("hot_share", "has no effect", 'Remove it, or set key_distribution to "hot".')
-
-
-class FindRate(Contract):
+class FindRate(RuledContract):
     """
     Find the rate at which the store is so busy, by bracketing: probe phases, each at a rate of its own.
 
@@ -87,18 +82,16 @@ class FindRate(Contract):
     units for DynamoDB; S3 reports neither.
     """
 
-    utilisation: float = Field(default=0.8, ge=0.01, le=0.95, allow_inf_nan=False)
-    tolerance: float = Field(default=0.05, ge=0.01, le=0.5, allow_inf_nan=False, description="Near enough, either way.")
-    low_per_s: float = Field(gt=0, le=200_000, allow_inf_nan=False, description="The first probe's rate.")
-    high_per_s: float = Field(gt=0, le=200_000, allow_inf_nan=False, description="No probe offers more.")
-    probe_s: float = Field(default=120, ge=5, le=SLICE_S, allow_inf_nan=False)
+    utilisation: float = Field(default=0.8, ge=0.01, le=0.95)
+    tolerance: float = Field(default=0.05, ge=0.01, le=0.5, description="Near enough, either way.")
+    low_per_s: float = Field(gt=0, le=200_000, description="The first probe's rate.")
+    high_per_s: float = Field(gt=0, le=200_000, description="No probe offers more.")
+    probe_s: float = Field(default=120, ge=5, le=SLICE_S)
     probes: int = Field(default=8, ge=2, le=20, description="At most; those that are not needed are left out.")
 
-    @model_validator(mode="after")
-    def _bounds_in_order(self) -> Self:
+    def _broken_rules(self) -> Iterator[BrokenRule]:
         if self.high_per_s <= self.low_per_s:
-            refuse([BrokenRule("high_per_s", f"is not above low_per_s ({self.low_per_s:g})", "Raise it.")])
-        return self
+            yield BrokenRule("high_per_s", f"is not above low_per_s ({self.low_per_s:g})", "Raise it.")
 
     def phases(self) -> tuple[Phase, ...]:
         """Return the probes, at the highest rate that each may get."""
@@ -141,7 +134,7 @@ class TrialFields(Contract):
     max_in_flight: int = Field(
         default=64, ge=1, le=10_000, description="Per writer; at the cap requests queue in order."
     )
-    drain_limit_s: float = Field(default=120, gt=0, le=3_600, allow_inf_nan=False)
+    drain_limit_s: float = Field(default=120, gt=0, le=3_600)
     log_t4: Literal["all", "sample", "none"] = "none"
     repeats: int = Field(default=1, ge=1, le=100)
     matrix: dict[str, MatrixValues] | None = Field(

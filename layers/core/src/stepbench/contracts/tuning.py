@@ -59,11 +59,7 @@ class CassandraConfiguration(Contract):
 
 
 RELEASED = CassandraConfiguration.model_construct(
-    compaction="STCS",
-    concurrent_writes=32,
-    file_cache_mib=0,
-    memtable_cleanup_threshold=1 / 3,
-    concurrent_compactors=2,
+    compaction="STCS", concurrent_writes=32, file_cache_mib=0, memtable_cleanup_threshold=1 / 3, concurrent_compactors=2
 )
 """
 What a released node has that has two cores and one folder of data, and so two compactors and two threads that write

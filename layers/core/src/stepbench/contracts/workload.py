@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.base import BrokenRule, Contract, RuledContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ PRODUCT_BYTES = 312
 ROW_DATA = b"bench"
 SCAN_ROWS, HOT_KEYS, HOT_SHARE, ZIPFIAN_CONSTANT = 100, 1, 0.5, 0.99
 
-Weight = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, le=1_000_000)]
 
 
 class Kind(IntEnum):
@@ -55,7 +55,7 @@ OPERATION_KINDS = tuple(kind for kind in Kind if kind is not Kind.DELETE)
 """The kinds that a mix may offer, in the order of its weights."""
 
 
-class Mix(Contract):
+class Mix(RuledContract):
     """
     Weights of the operations, of any sum.
 
@@ -71,11 +71,9 @@ class Mix(Contract):
     read_modify_write: Weight = 0
     scan: Weight = 0
 
-    @model_validator(mode="after")
-    def _offers_something(self) -> Self:
+    def _broken_rules(self) -> Iterator[BrokenRule]:
         if self.total == 0:
-            refuse([BrokenRule("read", "is 0, as every weight", "Give at least one operation a weight above 0.")])
-        return self
+            yield BrokenRule("read", "is 0, as every weight", "Give at least one operation a weight above 0.")
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -177,7 +175,7 @@ class HotKeys(Contract):
 KeyChoice = Annotated[UniformKeys | ZipfianKeys | LatestKeys | HotKeys, Field(discriminator="distribution")]
 
 
-class Workload(Contract):
+class Workload(RuledContract):
     """Operations on records, the same for every attempt with the same seed."""
 
     mix: Mix = Mix(read=1)
@@ -198,11 +196,9 @@ class Workload(Contract):
     )
     seed: int = Field(default=7, ge=0, lt=2**63)
 
-    @model_validator(mode="after")
-    def _can_be_offered(self) -> Self:
-        rules = (_record_rules, _shape_rules, _key_rules, _scan_rules)
-        refuse(broken for rule in rules for broken in rule(self))
-        return self
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        for rule in (_record_rules, _shape_rules, _key_rules, _scan_rules):
+            yield from rule(self)
 
     @property
     def touches_existing(self) -> bool:
@@ -251,7 +247,7 @@ MOST_PER_WRITER_S = 100_000
 """For upper bounds: a writer's own loop takes 18 µs an operation and more; about half of that, for faster machines."""
 
 
-class ClosedLoad(Contract):
+class ClosedLoad(RuledContract):
     """
     So many clients, each of which offers its next operation once the last was answered and a pause has passed.
 
@@ -259,13 +255,11 @@ class ClosedLoad(Contract):
     """
 
     clients: int = Field(ge=1, le=MAX_CLIENTS)
-    think_ms: float = Field(
-        default=0, ge=0, le=600_000, allow_inf_nan=False, description="The pause between an answer and what follows."
-    )
+    think_ms: float = Field(default=0, ge=0, le=600_000, description="The pause between an answer and what follows.")
     think: Literal["constant", "exponential"] = Field(
         default="constant", description="How pauses are distributed around it."
     )
-    duration_s: float = Field(gt=0, le=7 * 86_400, allow_inf_nan=False, description="Nothing is offered after that.")
+    duration_s: float = Field(gt=0, le=7 * 86_400, description="Nothing is offered after that.")
     operations: int | None = Field(
         default=None,
         ge=1,
@@ -273,10 +267,12 @@ class ClosedLoad(Contract):
         description="Of all clients together, shared out evenly; with them done the load ends before duration_s.",
     )
 
-    @model_validator(mode="after")
-    def _enough_for_all(self) -> Self:
-        refuse(_share_rules(self))
-        return self
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        if self.operations is not None and self.operations < self.clients:
+            message = f"is below clients ({self.clients:,}), so that some would offer nothing"
+            yield BrokenRule("operations", message, "Raise it, or lower clients.")
+        if self.think != "constant" and self.think_ms == 0:
+            yield BrokenRule("think", "has no effect without a pause", "Give think_ms, or remove it.")
 
     def most_events(self, *, answer_s: float, writers: int) -> int:
         """Return how many operations the writers offer at most to a store that never answers before `answer_s`."""
@@ -290,11 +286,3 @@ class ClosedLoad(Contract):
             return None
         share, rest = divmod(self.operations, self.clients)
         return share + (client < rest)
-
-
-def _share_rules(load: ClosedLoad) -> Iterator[BrokenRule]:
-    if load.operations is not None and load.operations < load.clients:
-        message = f"is below clients ({load.clients:,}), so that some would offer nothing"
-        yield BrokenRule("operations", message, "Raise it, or lower clients.")
-    if load.think != "constant" and load.think_ms == 0:
-        yield BrokenRule("think", "has no effect without a pause", "Give think_ms, or remove it.")

@@ -11,11 +11,11 @@ Source:
 from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints
 
-from stepbench.contracts.base import BrokenRule, Contract, refuse, repeated_names
+from stepbench.contracts.base import BrokenRule, Contract, RuledContract, refuse, repeated_names
 from stepbench.contracts.endpoint import file_problem
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Stage(Contract):
         return not self.inputs
 
 
-class DagInput(Contract):
+class DagInput(RuledContract):
     """What a DAG begins with: made before the load, always the same, and kept in the results bucket."""
 
     maker: TaskName | None = Field(
@@ -121,11 +121,9 @@ class DagInput(Contract):
     )
     seed: int = Field(default=7, ge=0, lt=2**63)
 
-    @model_validator(mode="after")
-    def _comes_from_somewhere(self) -> Self:
+    def _broken_rules(self) -> Iterator[BrokenRule]:
         if self.maker is None and self.source is None:
-            refuse([BrokenRule("maker", "is missing, and so is source", "Give one of the two.")])
-        return self
+            yield BrokenRule("maker", "is missing, and so is source", "Give one of the two.")
 
     @property
     def function(self) -> MakerFunctionName:
@@ -133,18 +131,16 @@ class DagInput(Contract):
         return MAKERS.get((self.maker or "").partition(".")[0], "MakeInput")
 
 
-class Dag(Contract):
+class Dag(RuledContract):
     """Stages, and whose outputs they read."""
 
     name: StageName
     stages: tuple[Stage, ...] = Field(min_length=1, max_length=MAX_STAGES)
     input: DagInput | None = None
 
-    @model_validator(mode="after")
-    def _can_be_run(self) -> Self:
-        refuse([*repeated_names("stages", [stage.name for stage in self.stages]), *_edge_rules(self)])
-        refuse([*_level_rules(self), *_fan_out_rules(self), *_read_rules(self)])
-        return self
+    def _broken_rules(self) -> list[BrokenRule]:
+        named = [*repeated_names("stages", [stage.name for stage in self.stages]), *_edge_rules(self)]
+        return named or [*_level_rules(self), *_fan_out_rules(self), *_read_rules(self)]
 
     @property
     def maker(self) -> MakerFunctionName | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.base import BrokenRule, Contract, RuledContract
 from stepbench.contracts.phase import LoadStep, Name, Phase
 from stepbench.contracts.target import StoreTarget, Target
 from stepbench.contracts.trial import MatrixValues
@@ -76,11 +76,11 @@ class PublishedTransfer(Contract):
     metric: Literal["mean", "median", "p5", "p95", "slowest_over_fastest"] = Field(
         description="Of rates in MiB/s, but for `slowest_over_fastest`, which is a ratio of two times."
     )
-    value: float = Field(gt=0, allow_inf_nan=False)
+    value: float = Field(gt=0)
     citation: str = Field(min_length=1, max_length=200, description="Where it stands.")
 
 
-class TransferTrial(Contract):
+class TransferTrial(RuledContract):
     """
     So many transfers on each platform; each is one process that reads one file whole, from each source in turn.
 
@@ -105,7 +105,6 @@ class TransferTrial(Contract):
         default=0,
         ge=0,
         le=86_400,
-        allow_inf_nan=False,
         description="From one transfer's start to the next one's, on each platform; 0: as soon as there is room.",
     )
     concurrency: int = Field(
@@ -137,10 +136,9 @@ class TransferTrial(Contract):
     writers: ClassVar[int] = 1
     dags: ClassVar[tuple[()]] = ()
 
-    @model_validator(mode="after")
-    def _is_runnable(self) -> Self:
-        refuse(broken for rule in (_list_rules, _reading_rules, _length_rules) for broken in rule(self))
-        return self
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        for rule in (_list_rules, _reading_rules, _length_rules):
+            yield from rule(self)
 
     def expected_mib(self, *, at_most: bool = False) -> list[float]:
         """

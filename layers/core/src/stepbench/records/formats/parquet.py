@@ -108,11 +108,7 @@ class FileWriter:
     """Writes one file, a row group at a time. A context manager: at its end the file is whole."""
 
     def __init__(
-        self,
-        sink: Path | pa.NativeFile,
-        file: FileSchema,
-        facts: Mapping[str, str],
-        names: Sequence[str] | None = None,
+        self, sink: Path | pa.NativeFile, file: FileSchema, facts: Mapping[str, str], names: Sequence[str] | None = None
     ) -> None:
         self._limit, self._schema = file.rows_per_group, file.arrow(names)
         self._table, self._rows = self._schema.empty_table(), list[dict[str, Any]]()

@@ -58,11 +58,11 @@ class PublishedLine(Contract):
     file_bytes: int = Field(alias="file-size", ge=1, lt=2**63)
     duration_ns: int = Field(alias="duration-ns", gt=0, lt=2**63)
     logged_at: Annotated[datetime, BeforeValidator(_moment)] = Field(alias="timestamp")
-    file_mib: float | None = Field(default=None, alias="file-size-mb", gt=0, allow_inf_nan=False)
-    mib_per_s: float | None = Field(default=None, alias="mbs", gt=0, allow_inf_nan=False)
+    file_mib: float | None = Field(default=None, alias="file-size-mb", gt=0)
+    mib_per_s: float | None = Field(default=None, alias="mbs", gt=0)
     start_ns: int | None = Field(default=None, alias="start-time")
     end_ns: int | None = Field(default=None, alias="end-time")
-    duration_s: float | None = Field(default=None, alias="duration-s", gt=0, allow_inf_nan=False)
+    duration_s: float | None = Field(default=None, alias="duration-s", gt=0)
     event: str = ""
 
 

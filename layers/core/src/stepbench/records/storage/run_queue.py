@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 import uuid
 from decimal import Decimal
@@ -28,7 +29,7 @@ from boto3.dynamodb.types import TypeDeserializer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.runs import QueueEntry
-from stepbench.records.storage.run_store import unavailable
+from stepbench.records.storage.run_store import query_items, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,62 +54,6 @@ _PAUSES_S = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 
 class FailedConditions(dict[int, Item]):
     """The actions of a transaction whose condition did not hold, by number, with the items as they are."""
-
-
-class RegisterTable:
-    """One stack's table of runs. `pause` waits for so many seconds before a transaction is tried again."""
-
-    def __init__(self, table: Table, pause: Callable[[float], None] = time.sleep) -> None:
-        self._table: Any = table  # its calls are put together from parts, which the stubs do not follow
-        self._pause = pause
-
-    def _get(self, key: Item) -> Item | None:
-        found: Item | None = self._call(lambda: self._table.get_item(Key=key, ConsistentRead=True)).get("Item")
-        return found
-
-    def _query(self, condition: ConditionBase) -> Iterator[Item]:
-        start: Item = {}
-        while True:
-            query = {"KeyConditionExpression": condition, "ConsistentRead": True, **start}
-            answer = self._call(partial(self._table.query, **query))
-            yield from answer["Items"]
-            if "LastEvaluatedKey" not in answer:
-                return
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-
-    def _transact(self, *actions: Item) -> FailedConditions:
-        """
-        Write all or nothing: return what failed, nothing if all is written.
-
-        Another transaction on one of the items is waited for. One whose answer is lost is not done twice: each try, of
-        boto3's or of ours, has the same token.
-
-        Raises:
-            RecordsUnavailableError: it is not done, for another reason than a condition.
-        """
-        client, name = self._table.meta.client, self._table.name
-        items = [{verb: {"TableName": name, **action} for verb, action in entry.items()} for entry in actions]
-        request = {"TransactItems": items, "ClientRequestToken": uuid.uuid4().hex}
-        try:
-            self._call(lambda: client.transact_write_items(**request))
-        except _ConditionFailedError as error:
-            return error.failed
-        return FailedConditions()
-
-    def _call(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 -- whatever boto3 answers
-        for limit_s in (*_PAUSES_S, None):
-            try:
-                return call()
-            except (BotoCoreError, ClientError) as error:
-                if isinstance(error, ClientError):
-                    if failed := _failed_conditions(error):
-                        raise _ConditionFailedError(failed) from error
-                    if limit_s is not None and _passes(error):
-                        self._pause(random.uniform(0, limit_s))  # noqa: S311 -- no secret
-                        continue
-                message = f"register of runs {self._table.name}: {error}"
-                raise unavailable(message, error) from error
-        raise AssertionError  # the last try returns or raises
 
 
 class _ConditionFailedError(Exception):
@@ -173,8 +118,16 @@ class Turn(NamedTuple):
     resumed: bool
 
 
-class RunQueue(RegisterTable):
-    """The queue of one stack."""
+class RunQueue:
+    """
+    The queue of one stack, in its table of runs.
+
+    `pause` waits for so many seconds before a transaction is tried again.
+    """
+
+    def __init__(self, table: Table, pause: Callable[[float], None] = time.sleep) -> None:
+        self._table: Any = table  # its calls are put together from parts, which the stubs do not follow
+        self._pause = pause
 
     def join(self, entry: QueueEntry, token: str, now: datetime) -> bool:
         """
@@ -182,28 +135,18 @@ class RunQueue(RegisterTable):
 
         The run's entry in the register says so in the same transaction: one that is closed meanwhile never joins.
         """
-        queued = {
-            "Key": run_key(entry.run_id),
-            "UpdateExpression": "SET #state = :queued, queued_at = :now",
-            "ConditionExpression": "#state IN (:submitted, :queued)",
-            "ExpressionAttributeNames": {"#state": "state"},
-            "ExpressionAttributeValues": {":submitted": "submitted", ":queued": "queued", ":now": now.isoformat()},
-        }
+        waits = {"submitted": "submitted", "queued": "queued", "now": now.isoformat()}
+        change, condition = "SET #state = :queued, queued_at = :now", "#state IN (:submitted, :queued)"
+        queued = _update(run_key(entry.run_id), change, condition, **waits)
         place = {"pk": _QUEUE, "sk": entry.run_id, **attributes(entry)}
         lines = [{"Put": {"Item": {**_line_key(entry, target), "run_id": entry.run_id}}} for target in entry.targets]
         turn = {"Item": {**_turn_key(entry.run_id), "token": token, "resumed": False}}
         begun = {"Delete": {"Key": starting_key(entry.run_id)}}
         fresh = {"Item": place, "ConditionExpression": "attribute_not_exists(pk)"}
-        if not self._transact({"Update": queued}, {"Put": fresh}, *lines, {"Put": turn}, begun):
+        if not self._transact(queued, {"Put": fresh}, *lines, {"Put": turn}, begun):
             return True
-        renewed = {
-            "Key": _turn_key(entry.run_id),
-            "UpdateExpression": "SET #token = :token, resumed = :no",
-            "ConditionExpression": "attribute_exists(pk)",
-            "ExpressionAttributeNames": {"#token": "token"},
-            "ExpressionAttributeValues": {":token": token, ":no": False},
-        }
-        return not self._transact({"Update": renewed})
+        change, condition = "SET #token = :token, resumed = :no", "attribute_exists(pk)"
+        return not self._transact(_update(_turn_key(entry.run_id), change, condition, token=token, no=False))
 
     def queue(self) -> list[QueueEntry]:
         """Return everyone in the queue, in order of arrival: those that run, and those that wait."""
@@ -221,10 +164,7 @@ class RunQueue(RegisterTable):
     def first(self, target: str) -> First | None:
         """Return who has a target, or who is the first to wait for it; None if nobody does."""
         query = partial(
-            self._table.query,
-            KeyConditionExpression=Key("pk").eq(f"line#{target}"),
-            ConsistentRead=True,
-            Limit=1,
+            self._table.query, KeyConditionExpression=Key("pk").eq(f"line#{target}"), ConsistentRead=True, Limit=1
         )
         items: list[Item] = self._call(query)["Items"]
         return First(str(items[0]["run_id"]), items[0]["sk"] == _HELD) if items else None
@@ -236,24 +176,16 @@ class RunQueue(RegisterTable):
 
     def admit(self, entry: QueueEntry, now: datetime) -> bool:
         """Give a waiting run all its targets at once; False if one of them is held, or it no longer waits."""
-        turn = {
-            "Key": {"pk": _QUEUE, "sk": entry.run_id},
-            "UpdateExpression": "SET admitted_at = :now",
-            "ConditionExpression": f"{_IS_IN} AND attribute_not_exists(admitted_at)",
-            "ExpressionAttributeValues": {":now": now.isoformat()},
-        }
-        return not self._transact({"Update": turn}, *self._leave_lines(entry), *self._take_targets(entry, now))
+        change, condition = "SET admitted_at = :now", f"{_IS_IN} AND attribute_not_exists(admitted_at)"
+        turn = _update({"pk": _QUEUE, "sk": entry.run_id}, change, condition, now=now.isoformat())
+        hold = {"run_id": entry.run_id, "since": now.isoformat()}
+        free = {"ConditionExpression": "attribute_not_exists(pk)"}
+        taken = [{"Put": {"Item": {**_hold_key(target), **hold}, **free}} for target in entry.targets]
+        return not self._transact(turn, *_leave_lines(entry), *taken)
 
     def mark_resumed(self, run_id: str, token: str) -> None:
         """Note that Step Functions knows that the run's turn has come, unless it has another token now."""
-        update = {
-            "Key": _turn_key(run_id),
-            "UpdateExpression": "SET resumed = :yes",
-            "ConditionExpression": "#token = :token",
-            "ExpressionAttributeNames": {"#token": "token"},
-            "ExpressionAttributeValues": {":yes": True, ":token": token},
-        }
-        self._transact({"Update": update})
+        self._transact(_update(_turn_key(run_id), "SET resumed = :yes", "#token = :token", yes=True, token=token))
 
     def release(self, entry: QueueEntry, now: datetime) -> bool:
         """
@@ -262,42 +194,82 @@ class RunQueue(RegisterTable):
         Its entry stays, with `left_at`, until `forget`: whoever breaks off before those behind it are notified leaves a
         trace, by which it is done again.
         """
-        waits = "attribute_not_exists(admitted_at)"
-        gone = {
-            "Key": {"pk": _QUEUE, "sk": entry.run_id},
-            "UpdateExpression": "SET left_at = :now",
-            "ConditionExpression": f"{_IS_IN} AND {'attribute_exists(admitted_at)' if entry.admitted_at else waits}",
-            "ExpressionAttributeValues": {":now": now.isoformat()},
-        }
-        given_back = self._give_back(entry) if entry.admitted_at else self._leave_lines(entry)
-        return not self._transact({"Update": gone}, *given_back, {"Delete": {"Key": _turn_key(entry.run_id)}})
+        exists = "attribute_exists" if entry.admitted_at else "attribute_not_exists"
+        change, condition = "SET left_at = :now", f"{_IS_IN} AND {exists}(admitted_at)"
+        gone = _update({"pk": _QUEUE, "sk": entry.run_id}, change, condition, now=now.isoformat())
+        mine = {"ConditionExpression": "run_id = :run", "ExpressionAttributeValues": {":run": entry.run_id}}
+        held = [{"Delete": {"Key": _hold_key(target), **mine}} for target in entry.targets]
+        turn = {"Delete": {"Key": _turn_key(entry.run_id)}}
+        return not self._transact(gone, *(held if entry.admitted_at else _leave_lines(entry)), turn)
 
     def forget(self, entry: QueueEntry) -> None:
         """Remove the entry of a run that has left."""
         key = {"pk": _QUEUE, "sk": entry.run_id}
         self._transact({"Delete": {"Key": key, "ConditionExpression": "attribute_exists(left_at)"}})
 
-    @staticmethod
-    def _leave_lines(entry: QueueEntry) -> list[Item]:
-        condition = {"ConditionExpression": "attribute_exists(pk)"}
-        return [{"Delete": {"Key": _line_key(entry, target), **condition}} for target in entry.targets]
+    def _get(self, key: Item) -> Item | None:
+        found: Item | None = self._call(lambda: self._table.get_item(Key=key, ConsistentRead=True)).get("Item")
+        return found
 
-    @staticmethod
-    def _take_targets(entry: QueueEntry, now: datetime) -> list[Item]:
-        hold = {"run_id": entry.run_id, "since": now.isoformat()}
-        condition = {"ConditionExpression": "attribute_not_exists(pk)"}
-        return [{"Put": {"Item": {**_hold_key(target), **hold}, **condition}} for target in entry.targets]
+    def _query(self, condition: ConditionBase, **more: Any) -> Iterator[Item]:  # noqa: ANN401 -- boto3's
+        wanted = {"KeyConditionExpression": condition, **(more or {"ConsistentRead": True})}
+        return query_items(lambda page: self._call(partial(self._table.query, **page)), wanted)
 
-    @staticmethod
-    def _give_back(entry: QueueEntry) -> list[Item]:
-        mine = {
-            "ConditionExpression": "run_id = :run",
-            "ExpressionAttributeValues": {":run": entry.run_id},
-        }
-        return [{"Delete": {"Key": _hold_key(target), **mine}} for target in entry.targets]
+    def _transact(self, *actions: Item) -> FailedConditions:
+        """
+        Write all or nothing: return what failed, nothing if all is written.
+
+        Another transaction on one of the items is waited for. One whose answer is lost is not done twice: each try, of
+        boto3's or of ours, has the same token.
+
+        Raises:
+            RecordsUnavailableError: it is not done, for another reason than a condition.
+        """
+        client, name = self._table.meta.client, self._table.name
+        items = [{verb: {"TableName": name, **action} for verb, action in entry.items()} for entry in actions]
+        request = {"TransactItems": items, "ClientRequestToken": uuid.uuid4().hex}
+        try:
+            self._call(lambda: client.transact_write_items(**request))
+        except _ConditionFailedError as error:
+            return error.failed
+        return FailedConditions()
+
+    def _call(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 -- whatever boto3 answers
+        for limit_s in (*_PAUSES_S, None):
+            try:
+                return call()
+            except (BotoCoreError, ClientError) as error:
+                if isinstance(error, ClientError):
+                    if failed := _failed_conditions(error):
+                        raise _ConditionFailedError(failed) from error
+                    if limit_s is not None and _passes(error):
+                        self._pause(random.uniform(0, limit_s))  # noqa: S311 -- no secret
+                        continue
+                message = f"register of runs {self._table.name}: {error}"
+                raise unavailable(message, error) from error
+        raise AssertionError  # the last try returns or raises
 
 
 _IS_IN = "attribute_exists(pk) AND attribute_not_exists(left_at)"
+
+
+def _update(key: Item, change: str, condition: str, **values: object) -> Item:
+    """Return an item's change, for which a condition holds; in both, `#name` is an attribute and `:name` a value."""
+    names = {f"#{name}": name for name in re.findall(r"#(\w+)", change + condition)}
+    return {
+        "Update": {
+            "Key": key,
+            "UpdateExpression": change,
+            "ConditionExpression": condition,
+            "ExpressionAttributeValues": {f":{name}": value for name, value in values.items()},
+            **({"ExpressionAttributeNames": names} if names else {}),
+        }
+    }
+
+
+def _leave_lines(entry: QueueEntry) -> list[Item]:
+    waits = {"ConditionExpression": "attribute_exists(pk)"}
+    return [{"Delete": {"Key": _line_key(entry, target), **waits}} for target in entry.targets]
 
 
 def _line_key(entry: QueueEntry, target: str) -> Item:

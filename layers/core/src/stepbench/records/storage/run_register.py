@@ -19,7 +19,7 @@ import hashlib
 import time
 from datetime import datetime
 from decimal import Decimal
-from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from boto3.dynamodb.conditions import Attr, Key
@@ -187,24 +187,16 @@ class RunRegister(RunQueue):
         """Return the runs that are asked for, newest first."""
         key, value = ("team_plan", f"{wanted.team}#{wanted.plan}") if wanted.plan else ("team", wanted.team)
         times = Key("submitted").between(*wanted.times)
-        query: Item = {"KeyConditionExpression": Key(key).eq(value) & times, "ScanIndexForward": False}
+        query: Item = {"ScanIndexForward": False, "IndexName": BY_PLAN if wanted.plan else BY_TEAM}
+        query["Limit"] = _SCANNED if wanted.states else wanted.limit + 1
         if wanted.states:
             query["FilterExpression"] = Attr("state").is_in(list(wanted.states))
-        query["IndexName"] = BY_PLAN if wanted.plan else BY_TEAM
-        query["Limit"] = _SCANNED if wanted.states else wanted.limit + 1
         if wanted.after:
             place = {key: value, "submitted": wanted.after}
             query["ExclusiveStartKey"] = {**run_key(wanted.after.partition("~")[2]), **place}
-        found: list[Item] = []
-        more = True
-        while more and len(found) <= wanted.limit:
-            answer = self._call(partial(self._table.query, **query))
-            found.extend(answer["Items"])
-            more = "LastEvaluatedKey" in answer
-            query["ExclusiveStartKey"] = answer.get("LastEvaluatedKey")
+        found = list(islice(self._query(Key(key).eq(value) & times, **query), wanted.limit + 1))
         shown = found[: wanted.limit]
-        runs = tuple(map(_record, shown))
-        return RunPage(runs, str(shown[-1]["submitted"]) if len(found) > len(shown) else "")
+        return RunPage(tuple(map(_record, shown)), str(shown[-1]["submitted"]) if len(found) > len(shown) else "")
 
     def _item(self, record: RunRecord) -> Item:
         team_plan = f"{record.team}#{record.plan}"

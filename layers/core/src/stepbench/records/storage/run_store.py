@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from boto3.exceptions import Boto3Error
@@ -53,6 +54,16 @@ M = TypeVar("M", bound=BaseModel)
 LineT = TypeVar("LineT", bound="Hashable")
 
 
+def query_items(query: Callable[[dict[str, Any]], Any], wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the items of a query of DynamoDB, page by page, as they are asked for."""
+    while True:
+        answer = query(wanted)
+        yield from answer["Items"]
+        if "LastEvaluatedKey" not in answer:
+            return
+        wanted = {**wanted, "ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+
 class RunStore:
     """The results bucket, by key. All failures surface as RecordsUnavailableError with the key (see `refusals`)."""
 
@@ -62,19 +73,13 @@ class RunStore:
 
     def put_bytes(self, key: str, body: bytes, content_type: str = "application/octet-stream") -> None:
         """Store a file."""
-        try:
+        with self._request("write", key):
             self._client.put_object(Bucket=self.bucket, Key=key, Body=body, ContentType=content_type)
-        except (BotoCoreError, ClientError) as error:
-            message = f"cannot write s3://{self.bucket}/{key}: {error}"
-            raise unavailable(message, error) from error
 
     def put_file(self, key: str, path: Path) -> None:
         """Store a file from disk, in parts if it is large."""
-        try:
+        with self._request("write", key):
             self._client.upload_file(str(path), self.bucket, key)
-        except (BotoCoreError, ClientError, Boto3Error) as error:
-            message = f"cannot write s3://{self.bucket}/{key}: {error}"
-            raise unavailable(message, error) from error
 
     def get_bytes(self, key: str) -> bytes:
         """Read a file's content. A missing file is a RecordsUnavailableError; see `find_bytes`."""
@@ -86,16 +91,13 @@ class RunStore:
 
     def find_bytes(self, key: str) -> bytes | None:
         """Read a file's content; return None if there is no such file."""
-        try:
-            return self._client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
-        except ClientError as error:
-            if error.response["Error"]["Code"] in {"NoSuchKey", "404"}:
-                return None
-            message = f"cannot read s3://{self.bucket}/{key}: {error}"
-            raise unavailable(message, error) from error
-        except BotoCoreError as error:
-            message = f"cannot read s3://{self.bucket}/{key}: {error}"
-            raise unavailable(message, error) from error
+        with self._request("read", key):
+            try:
+                return self._client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+            except ClientError as error:
+                if error.response["Error"]["Code"] not in {"NoSuchKey", "404"}:
+                    raise
+        return None
 
     def put_json(self, key: str, document: Any) -> None:  # noqa: ANN401 -- any JSON
         """Store plain JSON."""
@@ -137,10 +139,16 @@ class RunStore:
 
     def _pages(self, prefix: str, **more: Any) -> Iterator[Any]:  # noqa: ANN401 -- boto3's
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix, **more)
-        try:
+        with self._request("list", prefix):
             yield from pages
-        except (BotoCoreError, ClientError) as error:
-            message = f"cannot list s3://{self.bucket}/{prefix}: {error}"
+
+    @contextmanager
+    def _request(self, verb: str, key: str) -> Iterator[None]:
+        """Turn what boto3 raises into an error that names the key."""
+        try:
+            yield
+        except (BotoCoreError, ClientError, Boto3Error) as error:
+            message = f"cannot {verb} s3://{self.bucket}/{key}: {error}"
             raise unavailable(message, error) from error
 
 

@@ -30,7 +30,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.errors import TargetBusyError
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
-from stepbench.records.storage.run_store import unavailable
+from stepbench.records.storage.run_store import query_items, unavailable
 from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
@@ -287,14 +287,8 @@ class TrialTable:
         return self._pages(condition & Key("sk").begins_with(sk_prefix) if sk_prefix else condition, **kwargs)
 
     def _pages(self, condition: Any, **kwargs: Any) -> Iterator[Item]:  # noqa: ANN401 -- boto3 condition
-        start: dict[str, Any] = {}
-        while True:
-            query = {"KeyConditionExpression": condition, "ConsistentRead": True, **kwargs, **start}
-            answer = self._guard(partial(self._table.query, **query))
-            yield from answer["Items"]
-            if "LastEvaluatedKey" not in answer:
-                return
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        wanted = {"KeyConditionExpression": condition, "ConsistentRead": True, **kwargs}
+        return query_items(lambda page: self._guard(partial(self._table.query, **page)), wanted)
 
     def _guard(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 -- whatever boto3 answers
         try:
