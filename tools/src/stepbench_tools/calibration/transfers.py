@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.contracts.transfer.plan import MIB
+from stepbench.experiments.transfer.analysis.cells import LEAST_NS, find_stalls
 from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.experiments.transfer.analysis.reads import Reads
-from stepbench.experiments.transfer.analysis.stalls import LEAST_NS, find_stalls
 from stepbench.records.formats.transfer_columns import OK, TransferColumns
 from stepbench_tools.calibration.instrument import Calibration, Count, Level, QuantileError
 from stepbench_tools.calibration.reference_store.trial import uniforms

@@ -5,9 +5,9 @@ import pytest
 from tests.samples.planted_transfers import NOTHING, Simulation, Truth
 
 from stepbench.contracts.transfer.result import TransferDependence
-from stepbench.experiments.transfer.analysis.calendar_levels import depend_on_hour
-from stepbench.experiments.transfer.analysis.changes import find_changes
-from stepbench.experiments.transfer.analysis.modes import LEAST, find_modes, find_steady
+from stepbench.experiments.transfer.analysis import modes
+from stepbench.experiments.transfer.analysis.levels import depend_on_hour, find_changes
+from stepbench.experiments.transfer.analysis.modes import LEAST_READS, find_modes, find_steady
 from stepbench.experiments.transfer.analysis.reads import Reads, pairs_of
 
 LEVEL = 0.005
@@ -46,7 +46,7 @@ def test_one_mode_is_one_in_each_cell_and_together(source: int) -> None:
 def test_few_transfers_tell_nothing_and_say_so() -> None:
     """The other cells are judged all the same."""
     reads = draw(Truth(slow_share=0.3))
-    few = [*cells(reads)[:8], cells(reads)[8].take(np.arange(LEAST - 1))]
+    few = [*cells(reads)[:8], cells(reads)[8].take(np.arange(LEAST_READS - 1))]
     of_cells, _ = find_modes(few, LEVEL, np.random.default_rng(1))
     assert (of_cells[8].reason, of_cells[8].found, of_cells[8].n) == ("n=49 < 50", False, 49)
     assert of_cells[0].found
@@ -89,3 +89,26 @@ def test_no_transfers_have_no_modes() -> None:
     nothing = draw(n=10).take(np.zeros(10, np.bool_))
     steady = find_steady(nothing, (), NO_HOURS)
     assert find_modes([steady.choose(nothing)], LEVEL, np.random.default_rng(1))[1].reason == "n=0 < 50"
+
+
+def test_shares_add_up_to_five_per_cent() -> None:
+    """All findings together are wrong in one report of twenty."""
+    assert round(modes.MODES_ERROR + modes.HOURS_ERROR + modes.WEEKDAYS_ERROR + modes.CHANGES_ERROR, 12) == 0.05
+
+
+def test_the_rule_is_hochbergs() -> None:
+    """By hand, at 5 %: 0.04 is more than 0.05, no; 0.03 more than 0.025; 0.01 is at most 0.05 / 3."""
+    assert modes.found_among([0.01, 0.06, 0.03], 0.05) == (True, False, False)
+    assert modes.found_among([0.04, 0.05, 0.03], 0.05) == (True, True, True)
+
+
+def test_what_is_not_told_is_not_found_and_does_not_count() -> None:
+    """A cell of few transfers takes nothing from the others."""
+    assert modes.found_among([None, 0.04], 0.05) == (False, True)
+    assert modes.found_among([], 0.05) == ()
+
+
+def test_it_errs_in_at_most_its_share() -> None:
+    """Ten tests without anything to find, 4,000 times: 5 % ± 0.7 by chance."""
+    p_values = np.random.default_rng(1).random((4_000, 10))
+    assert np.mean([any(modes.found_among(row.tolist(), 0.05)) for row in p_values]) < 0.058

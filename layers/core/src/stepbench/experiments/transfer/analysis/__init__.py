@@ -3,5 +3,5 @@ Transfers of files: from columns of reads to what a report shows of them. Pure, 
 
 What is assumed: transfers of different sandboxes are independent unless their series shows that they are not (see
 `stats.intervals`); those of one sandbox are not, and count once. Everything that is called found is found at one error
-for all (see `family`).
+for all (see `modes`).
 """

@@ -1,4 +1,14 @@
-"""How many modes the rates of each cell have, and those of a pair's large files together."""
+"""
+How many modes the rates of each cell have, and those of a pair's large files together.
+
+One error for all that a report finds: 5 %, shared out over kinds of findings, and of each kind over pairs. Within a
+pair's share, tests of several cells share an error by Hochberg's rule, which holds for tests that are independent, or
+depend on each other as cells and all sizes together do.
+
+Source:
+    Dunn (1961), Journal of the American Statistical Association 56 (shares); Hochberg (1988), Biometrika 75(4); Sarkar
+    (1998), Annals of Statistics 26(2) (positive dependence).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +19,8 @@ import numpy as np
 
 from stepbench.contracts.transfer.result import TransferMode, TransferModes
 from stepbench.errors import InsufficientSampleError
-from stepbench.experiments.transfer.analysis import family
-from stepbench.experiments.transfer.analysis.changes import is_notable
-from stepbench.experiments.transfer.analysis.stalls import find_stalls
+from stepbench.experiments.transfer.analysis.cells import find_stalls
+from stepbench.experiments.transfer.analysis.levels import is_notable
 from stepbench.stats.modality import ModeTest
 
 if TYPE_CHECKING:
@@ -22,7 +31,21 @@ if TYPE_CHECKING:
     from stepbench.contracts.transfer.result import TransferChange, TransferDependence
     from stepbench.experiments.transfer.analysis.reads import Reads
 
-LEAST = 50
+MODES_ERROR, HOURS_ERROR, WEEKDAYS_ERROR, CHANGES_ERROR = 0.02, 0.01, 0.01, 0.01
+"""They add up to 5 %. Modes have most, since there are as many tests as cells."""
+
+
+def found_among(p_values: Sequence[float | None], level: float) -> tuple[bool, ...]:
+    """Return which of several tests reject, so that one of those that should not does with at most this probability."""
+    ascending = sorted(value for value in p_values if value is not None)
+    limit = -1.0
+    for place, value in enumerate(ascending):
+        if value <= level / (len(ascending) - place):
+            limit = value
+    return tuple(value is not None and value <= limit for value in p_values)
+
+
+LEAST_READS = 50
 """Fewer tell nothing of modes; Hall and York's calibration has been tried on as few."""
 FURTHER = 0.01
 """The level of the test for a third and a fourth mode, once there are two."""
@@ -86,14 +109,14 @@ def find_modes(
     p_values = [None if isinstance(test, str) else test.p_value for test in tests]
     found = [
         TransferModes(n=rates.size, reason=test) if isinstance(test, str) else _modes(test, found=several)
-        for rates, test, several in zip(samples, tests, family.found_among(p_values, level), strict=True)
+        for rates, test, several in zip(samples, tests, found_among(p_values, level), strict=True)
     ]
     return tuple(found[:-1]), found[-1]
 
 
 def _test(rates: NDArray[np.float64], rng: np.random.Generator) -> ModeTest | str:
     try:
-        return ModeTest(rates, rng, least=LEAST, fine=True)
+        return ModeTest(rates, rng, least=LEAST_READS, fine=True)
     except InsufficientSampleError as shortage:
         return str(shortage)
 

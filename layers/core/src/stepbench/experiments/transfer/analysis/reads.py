@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -137,7 +138,6 @@ def pairs_of(columns: TransferColumns) -> Iterator[tuple[PairName, Reads]]:
                 yield PairName(platform_name, source_name), Reads(by_time.take(chosen))
 
 
-def known_values(column: NDArray[np.int64]) -> Floats:
-    """Return the values of a column that are known, as floats."""
-    found: Floats = column[column != UNTOLD].astype(np.float64)
-    return found
+def moment_of(at_ns: int) -> datetime:
+    """Return a time that a column has, in whole microseconds."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_ns // 1_000)
