@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, plan, wait_for
 
-from stepbench.experiments.report.run_output import MAX_OUTPUT_BYTES
+from stepbench.experiments.report.headline import MAX_OUTPUT_BYTES
 from stepbench_tools.local.stack import BENCHMARK, TRIAL
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(3 * RUN_LIMIT_S)]

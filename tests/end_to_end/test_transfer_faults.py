@@ -14,8 +14,8 @@ from tests.support.fault_proxy import Cut, FaultProxy, Limit, Rule, fault_proxy,
 
 from stepbench.contracts.transfer.plan import FILES_SEED
 from stepbench.contracts.transfer.rows import TransferRow
-from stepbench.experiments.transfer.program.digest import MIB
-from stepbench.experiments.transfer.program.files import file_path
+from stepbench.experiments.transfer.program.progress import MIB
+from stepbench.experiments.transfer.staging import file_path
 from stepbench_tools.local.paths import Paths
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.nightly("faults")]

@@ -11,7 +11,7 @@ from tests.samples.transfer_server import BUCKET
 from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.contracts.transfer.rows import FileRead, RunTransferInput, TransferItem
-from stepbench.experiments.transfer.program.digest import MibDigests, file_digest
+from stepbench.experiments.transfer.program.progress import MibDigests, file_digest
 
 if TYPE_CHECKING:
     from stepbench.contracts.transfer.plan import Source

@@ -27,7 +27,7 @@ from stepbench.costs.prices import Offered
 from stepbench.costs.standing import Deployment
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.experiments.dataflow.offering import transitions_of
-from stepbench.experiments.transfer.prices import TransferUsage, transfer_cost
+from stepbench.experiments.transfer.offering import TransferUsage, transfer_cost
 from stepbench.stats.bracketing import ProbeResult, decide
 from stepbench.workload.arrivals import phase_offsets_ns
 from stepbench.workload.expected_mix import expected_mix

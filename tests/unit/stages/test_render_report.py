@@ -17,7 +17,7 @@ from stepbench.contracts.regressions import DetectorSettings, NamedRun
 from stepbench.contracts.result import RunSummary
 from stepbench.contracts.runs import RenderReportInput, RunRecord, RunRequest, TrialOutcome
 from stepbench.contracts.tasks import TornDown
-from stepbench.experiments.report.run_output import MAX_OUTPUT_BYTES
+from stepbench.experiments.report.headline import MAX_OUTPUT_BYTES
 from stepbench.planning import expand, parse_plan
 from stepbench.records.storage import layout
 from stepbench.stages.render_report import render_report

@@ -15,9 +15,9 @@ from tests.samples.transfer_server import transfer_server
 from tests.support.fault_proxy import S3_SLOW_DOWN, Cut, Drop, Fault, Limit, Rule, Throttle, fault_proxy, http1
 
 from stepbench.contracts.transfer.rows import RunTransferInput, SeedFilesInput, TransferRow, TransferRows
-from stepbench.experiments.transfer.program.digest import MIB
-from stepbench.experiments.transfer.program.files import file_path, file_reads
 from stepbench.experiments.transfer.program.process import Invocation, Process, Sandbox
+from stepbench.experiments.transfer.program.progress import MIB
+from stepbench.experiments.transfer.staging import file_path, file_reads
 from stepbench.records.storage import layout
 from stepbench.services import connect
 from stepbench.stages.seed_files import read_digests, seed_files

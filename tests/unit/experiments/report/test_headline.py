@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pytest
+from tests.samples.comparisons import etcd, run
 from tests.samples.estimates import present
-from tests.samples.results import changed, headline_rows, refused_result, sample_page, sample_summary, sample_window
+from tests.samples.results import (
+    changed,
+    headline_rows,
+    refused_result,
+    sample_page,
+    sample_results,
+    sample_summary,
+    sample_window,
+)
 from tests.unit.experiments.report.test_page import EVIL, without_script_bodies
 
+from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.documents import Failure
 from stepbench.contracts.findings import FoundRate, StoppedPhase, Utilisation
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.result import Caveat
+from stepbench.contracts.result import Caveat, TrialSummary
+from stepbench.contracts.runs import RenderReportOutput
 from stepbench.experiments.report.headline import (
+    MAX_OUTPUT_BYTES,
+    cut_lines,
     describe_status,
     describe_window,
     headline_lines,
+    run_output,
+    short_answer,
 )
 from stepbench.report.deliveries import describe_search
-from stepbench.report.run import describe_state, format_caveat_kinds, state_of, window_rows
-from stepbench.report.summary import TrialStore, missing_result
+from stepbench.report.run import describe_state, fit, state_of, window_rows
+from stepbench.report.summary import RunFacts, TrialStore, missing_result, summarise
 from stepbench.report.thresholds import describe_missed
 
 if TYPE_CHECKING:
@@ -156,12 +174,6 @@ def test_a_trial_that_failed_after_it_had_measured_is_incomplete(summary: RunSum
     assert state_of(late) == "incomplete"
 
 
-def test_caveats_are_named_once_each(summary: RunSummary) -> None:
-    """Two caveats of one kind make one word in a table."""
-    trial = summary.trials[0]
-    assert format_caveat_kinds(trial.caveats * 2) == "emulated, short sample"
-
-
 def test_importing_the_headline_imports_no_heavy_library() -> None:
     """The command line starts with it: Altair alone takes half a second."""
     code = (
@@ -281,3 +293,91 @@ def test_a_window_that_fell_behind_says_so_before_its_number(summary: RunSummary
         "Fell behind: kept up with 20.5 of 682/s; the median of 34.5 s says how long"
     )
     assert "p50 ~34.5 s (fell behind: kept up with 20.5 of 682/s)" in headline_lines(changed_run)[-1]
+
+
+def test_the_answer_of_a_run_that_compares_is_its_first_verdict() -> None:
+    """The p50 of the first trial answers nothing."""
+    trials = (etcd(2.0, "slow"), etcd(1.0, "fast"))
+    summary = run(*trials).model_copy(update={"verdicts": plan_verdicts(trials)})
+    (line,) = short_answer(summary)
+    assert line.startswith("fast against slow: ")
+
+
+def test_without_a_verdict_it_is_a_line_for_each_trial() -> None:
+    """As the report has them."""
+    summary = sample_summary(sample_results())
+    assert short_answer(summary) == headline_lines(summary)
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (85, "a: n 1,800, p50 8.53 ms [8.41, 8.70], lost 0; b: n 20, p50 9 ms (no interval: 1, 2)"),
+        (60, "a: n 1,800, p50 8.53 ms [8.41, 8.70], lost 0; b: n 20, …"),
+        (36, "a: n 1,800, …"),
+        (5, "a: n…"),
+    ],
+)
+def test_no_number_and_no_interval_is_cut(width: int, text: str) -> None:
+    """One that is cut off is another number."""
+    lines = ("a: n 1,800, p50 8.53 ms [8.41, 8.70], lost 0", "b: n 20, p50 9 ms (no interval: 1, 2).")
+    assert fit(lines, width) == text
+
+
+PLACE = "s3://" + "b" * 63 + "/runs/" + "r" * 80
+ROOM_FOR_LATER_STATES = 500
+"""Bytes that a state after RenderReport may add, such as the run's path in the API."""
+RESULT = sample_results()[0]
+TRIAL = RESULT.summary
+
+
+def _output(*trials: TrialSummary) -> RenderReportOutput:
+    results = [RESULT.model_copy(update={"summary": trial}) for trial in trials]
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    facts = RunFacts(run_id="r" * 80, plan="plan", started_at=now, finished_at=now, stopped=False)
+    return run_output(summarise(facts, results, []), PLACE)
+
+
+def _many(count: int, failure: Failure | None = None) -> list[TrialSummary]:
+    names = [f"{'ü' * 40}-{number:04d}" for number in range(count)]
+    return [
+        TRIAL.model_copy(
+            update={"name": name, "index": number, "failure": failure, "removed": (f"table {name}", f"mapping {name}")}
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def test_a_run_of_many_trials_fits_and_says_how_much_is_left_out() -> None:
+    """A thousand trials are a megabyte of headline; the console shows an output whole or not at all."""
+    output = _output(*_many(1_000))
+    assert len(json.dumps(output.model_dump(mode="json"))) + ROOM_FOR_LATER_STATES <= MAX_OUTPUT_BYTES
+    shown = len(output.headline) - 1
+    assert shown > 5
+    assert output.headline[-1] == f"… and {1_000 - shown} more"
+    assert output.removed[-1] == f"… and {2_000 - len(output.removed) + 1} more"
+
+
+def test_a_run_of_which_all_failed_fits_too() -> None:
+    """With a word of every kind: names, reasons, what was removed."""
+    output = _output(*_many(1_000, Failure(error="E" * 80, cause="ö" * 5_000)))
+    assert len(json.dumps(output.model_dump(mode="json"))) + ROOM_FOR_LATER_STATES <= MAX_OUTPUT_BYTES
+    assert output.cause.startswith(f"1,000 of 1,000 trials failed; what there is of them is in {PLACE}/report.html\n")
+    assert output.cause.endswith("more")
+
+
+def test_the_cause_of_a_failed_run_holds_what_its_trials_say() -> None:
+    """The console shows the cause alone: a class name would send everybody to the child execution."""
+    said = "PostgreSQL at 10.0.0.1:5432: connect: refused. See whether it runs"
+    output = _output(
+        TRIAL, TRIAL.model_copy(update={"name": "b", "index": 1, "failure": Failure(error="E", cause=said)})
+    )
+    assert output.cause.splitlines()[1] == f"b: E: {said}"
+
+
+def test_a_line_that_does_not_fit_is_counted() -> None:
+    """Half a line could be taken for a whole one."""
+    assert cut_lines(["one", "two"], 100) == ("one", "two")
+    assert cut_lines(["one", "two", "three"], 14) == ("one", "two", "… and 1 more")
+    assert cut_lines(["x" * 100, "two"], 50) == ("… 2 in all",)
+    assert cut_lines([], 50) == ()

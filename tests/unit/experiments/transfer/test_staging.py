@@ -16,7 +16,7 @@ from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput
 from stepbench.contracts.transfer.plan import FILES_SEED, TransferTrial, draw_reads
 from stepbench.contracts.transfer.rows import TransferItem
 from stepbench.errors import TargetUnavailableError
-from stepbench.experiments.transfer.program.files import file_path, manifest_key
+from stepbench.experiments.transfer.staging import file_path, manifest_key
 from stepbench.stages.plan_phase import plan_phase
 from stepbench_tools.local.memory_services import MemoryBucket
 

@@ -152,8 +152,7 @@ def _find(folder: Path) -> tuple[list[_Listed], list[str]]:
 
 
 def _facts(run: _Listed) -> dict[str, Any]:
-    from stepbench.experiments.report.headline import headline_lines
-    from stepbench.experiments.report.short_answer import short_answer
+    from stepbench.experiments.report.headline import headline_lines, short_answer
 
     summary = run.summary
     fields = ("run_id", "plan", "status", "verdict", "started_at", "finished_at")
@@ -167,7 +166,7 @@ def _describe(summary: RunSummary) -> str:
     import textwrap
 
     from stepbench.digits import moment
-    from stepbench.experiments.report.short_answer import short_answer
+    from stepbench.experiments.report.headline import short_answer
     from stepbench.report.run import fit
 
     head = f"{moment(summary.started_at)}  {_ending(summary):<9}  {summary.run_id}"

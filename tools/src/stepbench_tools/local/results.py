@@ -21,8 +21,8 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.documents import Manifest
 from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError, Problem
+from stepbench.experiments.report.headline import short_answer
 from stepbench.experiments.report.page import render_page
-from stepbench.experiments.report.short_answer import short_answer
 from stepbench.loading import PLAN, candidates, find_runs, read_model, read_summaries
 from stepbench.report.caveats import caveat_groups, describe_conditions
 from stepbench.report.verdicts import TERMINAL_LINES, verdict_lines

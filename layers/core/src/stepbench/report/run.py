@@ -172,11 +172,6 @@ def name_caveat_kind(kind: str) -> str:
     return _CAVEAT_NAMES.get(kind, kind.replace("_", " "))
 
 
-def format_caveat_kinds(caveats: Sequence[Caveat]) -> str:
-    """Name the kinds of caveats, each once."""
-    return ", ".join(dict.fromkeys(map(format_caveat_kind, caveats)))
-
-
 def describe_state(trial: TrialSummary) -> str:
     """Describe what became of a trial that did not end well, without its error."""
     sentences = {

@@ -23,8 +23,8 @@ from stepbench.errors import PlanError, StepbenchError
 from stepbench.experiments.dataflow.analysis.media import dag_replications, medium_answers
 from stepbench.experiments.dataflow.sentences import with_remaining
 from stepbench.experiments.operations.scaling import scaling_curves
+from stepbench.experiments.report.headline import run_output, with_regressions
 from stepbench.experiments.report.page import render_page
-from stepbench.experiments.report.run_output import run_output, with_regressions
 from stepbench.observability import logger
 from stepbench.planning import group_names
 from stepbench.records.storage import layout

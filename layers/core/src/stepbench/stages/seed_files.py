@@ -25,8 +25,8 @@ from stepbench.contracts.transfer.plan import FILES_SEED
 from stepbench.contracts.transfer.rows import SeedFilesInput, SeedFilesOutput
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.experiments.transfer.program.contents import digest_of, pieces
-from stepbench.experiments.transfer.program.digest import MIB
-from stepbench.experiments.transfer.program.files import digest_path, file_path, manifest_key, stored_digests
+from stepbench.experiments.transfer.program.progress import MIB
+from stepbench.experiments.transfer.staging import digest_path, file_path, manifest_key, stored_digests
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
 from stepbench.stages.target_driver import refuse_if_cancelled

@@ -17,7 +17,7 @@ from tests.samples.transfer_server import Exchange, Server, stalled, transfer_se
 
 import stepbench
 from stepbench.contracts.transfer.rows import FileRead, TransferRow, TransferRows
-from stepbench.experiments.transfer.program.digest import MIB, MibDigests, file_digest
+from stepbench.experiments.transfer.program.progress import MIB, MibDigests, file_digest
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:

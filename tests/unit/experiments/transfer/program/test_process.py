@@ -24,8 +24,8 @@ from tests.samples.transfer_server import (
 
 from stepbench.contracts.transfer.rows import TransferRow, TransferRows
 from stepbench.errors import RecordsLostError
-from stepbench.experiments.transfer.program.digest import MIB
 from stepbench.experiments.transfer.program.process import STORING_S, Invocation, Process, Sandbox
+from stepbench.experiments.transfer.program.progress import MIB
 from stepbench.experiments.transfer.program.surroundings import TaskPlace
 from stepbench.records.formats.second_sources import parse_transfer_line
 from stepbench.records.storage import layout

@@ -2,22 +2,32 @@
 The short answer: a table for each experiment, and in plain text one line a trial, one sentence a window.
 
 Pure, and cheap to import: the command line and the state machine's output use it as well as the page.
+
+An execution's output says headline and where the rest is, 10 kB at most; or why the run failed, and what to do. Whoever
+looks in the console sees this and nothing else. Addresses are the bucket's own: a presigned link would outlive its
+purpose in the history.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.experiment import EXECUTION_LATENCY
+from stepbench.contracts.runs import RenderReportOutput
+from stepbench.errors import BLANKS, printable
 from stepbench.experiments.dataflow.report.words import describe_objects, first_media
 from stepbench.experiments.operations.report.words import format_throughput
 from stepbench.experiments.registry import experiment_of, experiments
+from stepbench.report.caveats import describe_conditions
 from stepbench.report.run import state_of, trial_labels, window_labels
+from stepbench.report.summary import failed_trials
 from stepbench.report.thresholds import describe_missed, describe_undecided
+from stepbench.report.verdicts import first_reported, format_verdict, verdict_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stepbench.contracts.findings import StoppedPhase
     from stepbench.contracts.measures import WindowResult
@@ -26,6 +36,12 @@ if TYPE_CHECKING:
     from stepbench.report.run import WindowRow
 
 _WINDOWS_PER_LINE = 3
+MAX_OUTPUT_BYTES = 10_000
+"""What follows leaves a kilobyte for names, addresses, and what later states add."""
+HEADLINE_BYTES, NAMES_BYTES, REMOVED_BYTES, CAUSE_BYTES = 4_000, 1_000, 1_500, 2_500
+FAILURE_CHARACTERS = 400
+"""Of one trial's failure in the cause; the report has the whole."""
+MAX_VERDICT_LINES = 3
 
 
 def headline_tables(summary: RunSummary) -> Iterator[doc.Table]:
@@ -42,7 +58,11 @@ def headline_lines(summary: RunSummary) -> tuple[str, ...]:
     """Return which thresholds were missed or not decided, and one line a trial: name, n, p50 with interval, lost."""
     labels = trial_labels(summary.trials)
     lines = tuple(_line(trial, label) for trial, label in zip(summary.trials, labels, strict=True))
-    return (*filter(None, (describe_missed(summary), describe_undecided(summary))), *describe_media(summary), *lines)
+    return (*_thresholds(summary), *describe_media(summary), *lines)
+
+
+def _thresholds(summary: RunSummary) -> tuple[str, ...]:
+    return tuple(filter(None, (describe_missed(summary), describe_undecided(summary))))
 
 
 def describe_media(summary: RunSummary) -> tuple[str, ...]:
@@ -58,7 +78,7 @@ def describe_media(summary: RunSummary) -> tuple[str, ...]:
 
 def describe_status(summary: RunSummary) -> str:
     """Return how the run ended, and which thresholds it missed, or was too short for."""
-    return "; ".join(filter(None, (summary.status, describe_missed(summary), describe_undecided(summary))))
+    return "; ".join((summary.status, *_thresholds(summary)))
 
 
 def _line(trial: TrialSummary, label: str) -> str:
@@ -99,3 +119,64 @@ def _ending(phase: StoppedPhase) -> str:
     known = "not known" if width is None else f"known to {100 * width:.2g} %"
     why = phase.reason.replace("_", " ")
     return f"{phase.phase} ended after {phase.stopped_at_s:.0f} s ({why}): {phase.metric} {known}"
+
+
+def short_answer(summary: RunSummary) -> tuple[str, ...]:
+    """Return which thresholds were missed or not decided, and the first verdict; without one, a line for each trial."""
+    first = describe_media(summary) or tuple(map(format_verdict, first_reported(summary.verdicts, 1)))
+    return (*_thresholds(summary), *first) if first else headline_lines(summary)
+
+
+def run_output(summary: RunSummary, place: str) -> RenderReportOutput:
+    """Return the output; `place` is the address below which the run's documents are."""
+    report = f"{place}/report.html"
+    verdicts, conditions = verdict_lines(summary, MAX_VERDICT_LINES), describe_conditions(summary.trials)
+    headline = (*short_answer(summary), *verdicts, conditions, *headline_lines(summary))
+    removed = dict.fromkeys(name for trial in summary.trials for name in trial.removed)
+    return RenderReportOutput(
+        run_id=summary.run_id,
+        status=summary.status,
+        verdict=str(summary.verdict),
+        failed_trials=cut_lines((trial.name for trial in failed_trials(summary.trials)), NAMES_BYTES),
+        cause="\n".join(cut_lines(_cause(summary, report), CAUSE_BYTES)),
+        headline=cut_lines(dict.fromkeys(filter(None, headline)), HEADLINE_BYTES),
+        removed=cut_lines(removed, REMOVED_BYTES),
+        report=report,
+        summary=f"{place}/summary.json",
+    )
+
+
+def with_regressions(output: RenderReportOutput, lines: Sequence[str], *, confirm: bool) -> RenderReportOutput:
+    """Return the output with what got worse over the plan's runs, and whether a further run is to confirm it."""
+    return output.model_copy(update={"regressions": cut_lines(lines, REMOVED_BYTES), "confirm": confirm})
+
+
+def cut_lines(lines: Iterable[str], most_bytes: int) -> tuple[str, ...]:
+    """Return the lines that fit, as JSON with every character escaped, and how many do not."""
+    kept, left, wanted = list[str](), most_bytes, tuple(printable(line, BLANKS) for line in lines)
+    for place, line in enumerate(wanted):
+        left -= len(json.dumps(line)) + 2
+        if left < 0:
+            rest = len(wanted) - place
+            return (*kept, f"… and {rest} more") if kept else (f"… {rest} in all",)
+        kept.append(line)
+    return tuple(kept)
+
+
+def _cause(summary: RunSummary, report: str) -> Sequence[str]:
+    failed = failed_trials(summary.trials)
+    if not summary.trials:
+        return ("the run has no trials",)
+    if not failed:
+        text = "stopped" if summary.status == "stopped" else describe_missed(summary)
+        return (text,) if text else ()
+    of = digits.counted(len(summary.trials), "trial")
+    head = f"{digits.count(len(failed))} of {of} failed; what there is of them is in {report}"
+    return (head, *map(_reason, failed))
+
+
+def _reason(trial: TrialSummary) -> str:
+    if trial.failure is None:
+        return f"{trial.name}: {state_of(trial)}"
+    text = f"{trial.name}: {trial.failure.error}: {trial.failure.cause}".rstrip(": ")
+    return text if len(text) <= FAILURE_CHARACTERS else f"{text[: FAILURE_CHARACTERS - 1]}…"

@@ -1,4 +1,8 @@
-"""What stages do for trials of `transfer`: `PlanPhase` plans which process reads what, where and when."""
+"""
+What stages do for trials of `transfer`: `PlanPhase` plans which process reads what, where and when.
+
+The names of files, and where their digests stand, are spelled here alone.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,21 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import transfer_plan
 from stepbench.contracts.tasks import PlanPhaseOutput
-from stepbench.contracts.transfer.plan import FILES_SEED, draw_reads, read_limit_s
-from stepbench.contracts.transfer.rows import TransferItem
+from stepbench.contracts.transfer.plan import FILES_SEED, MIB, draw_reads, read_limit_s
+from stepbench.contracts.transfer.rows import FileRead, TransferItem
 from stepbench.drivers.registry import build_driver as driver
 from stepbench.errors import TargetUnavailableError
 from stepbench.experiments.protocol import Logs, Proof
-from stepbench.experiments.transfer.program.files import file_reads, stored_digests
 from stepbench.records.formats.second_sources import transfer_filter
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.transfers import logged_reads, read_transfers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from stepbench.contracts.plan import AnyTrial, TrialRef, TrialSpec
+    from stepbench.contracts.transfer.plan import Source
     from stepbench.records.storage.trial_table import TrialTable
     from stepbench.services import Services
 
@@ -31,17 +35,50 @@ __all__ = ["PROOF", "describe_unproven", "driver", "logs", "plan", "where_to_loo
 
 PROOF: Proof = "files"
 FUNCTIONS = (
-    "RunTransfer",
-    "RefreshSandboxes",
-    "PrepareTarget",
-    "SeedFiles",
-    "AwaitTarget",
-    "PlanPhase",
-    "AwaitArrivals",
+    *("RunTransfer", "RefreshSandboxes", "PrepareTarget", "SeedFiles"),
+    *("AwaitTarget", "PlanPhase", "AwaitArrivals"),
 )
-
 PHASE = 0
 _SECOND_NS = 10**9
+
+
+def file_path(seed: int, file_mib: int) -> str:
+    """Return the key in the bucket of files, which is the path below the mount, too."""
+    return f"files/{seed}/{file_mib}.bin"
+
+
+def digest_path(seed: int, file_mib: int) -> str:
+    """Return the path below the mount of the note that a file is there whole: its digest."""
+    return f"{file_path(seed, file_mib)}.xxh3"
+
+
+def manifest_key(seed: int) -> str:
+    """Return the key, in the bucket of files, of the digests of all files of a seed: JSON, by size in MiB."""
+    return f"files/{seed}/digests.json"
+
+
+def stored_digests(files: RunStore, seed: int) -> dict[int, str]:
+    """
+    Return the digests of the files of a seed that have been made, by size in MiB; `files` is their bucket.
+
+    Of a document that is damaged there are none: `SeedFiles` then finds them again from the seed.
+    """
+    try:
+        found = files.find_json(manifest_key(seed)) or {}
+        return {int(file_mib): str(digest) for file_mib, digest in found.items()}
+    except (ValueError, AttributeError):  # no JSON, no text, or no object
+        return {}
+
+
+def file_reads(sources: Iterable[Source], file_mib: int, seed: int, digests: Mapping[int, str]) -> tuple[FileRead, ...]:
+    """
+    Return the reads of the file of one size, from each source in this order.
+
+    Raises:
+        KeyError: `digests` has none of that size: the file was not seeded.
+    """
+    path, digest = file_path(seed, file_mib), digests[file_mib]
+    return tuple(FileRead(source=source, path=path, file_bytes=file_mib * MIB, digest=digest) for source in sources)
 
 
 def plan(spec: TrialSpec, services: Services) -> PlanPhaseOutput:

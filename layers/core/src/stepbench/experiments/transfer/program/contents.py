@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.experiments.transfer.program.digest import MIB, MibDigests, file_digest
+from stepbench.experiments.transfer.program.progress import MIB, MibDigests, file_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,11 +21,11 @@ from stepbench.experiments.transfer.program.folder import FolderRead
 from stepbench.experiments.transfer.program.progress import Progress
 from stepbench.experiments.transfer.program.surroundings import (
     TaskPlace,
+    Watcher,
     make_sandbox_id,
     own_address,
     peak_memory_bytes,
 )
-from stepbench.experiments.transfer.program.watcher import Watcher
 from stepbench.model.errors import TIMEOUT
 from stepbench.records.formats.second_sources import transfer_line
 from stepbench.records.storage import layout

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stepbench.experiments.transfer.program.contents import digest_of, mib_of, pieces
-from stepbench.experiments.transfer.program.digest import MIB
-from stepbench.experiments.transfer.program.files import digest_path, file_path, file_reads, manifest_key
+from stepbench.experiments.transfer.program.progress import MIB
+from stepbench.experiments.transfer.staging import digest_path, file_path, file_reads, manifest_key
 
 KNOWN = "6f095b3e0801d0b5"
 
