@@ -9,11 +9,38 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 from tests.samples.services import MemoryServices, stored_trial
 
+from stepbench.analysis import trial
 from stepbench.contracts.experiment import ExperimentName, traits_of
 from stepbench.contracts.tasks import AnalyseTrialInput, ExportRecordsInput, ExportRecordsOutput
-from stepbench.experiments.protocol import Experiment, Logs, Proof, Sandboxes
+from stepbench.experiments.dataflow import files as dataflow_files
+from stepbench.experiments.dataflow import offering as dataflow_offering
+from stepbench.experiments.dataflow import staging as dataflow_staging
+from stepbench.experiments.dataflow import trial as dataflow_trial
+from stepbench.experiments.dataflow.report import section as dataflow_report
+from stepbench.experiments.operations import analysis as operations_analysis
+from stepbench.experiments.operations import staging as operations_staging
+from stepbench.experiments.operations.report import section as operations_report
+from stepbench.experiments.protocol import (
+    Analyse,
+    Experiment,
+    Export,
+    Logs,
+    Offering,
+    Proof,
+    Report,
+    Sandboxes,
+    Staging,
+)
 from stepbench.experiments.registry import experiment_of
-from stepbench.experiments.trigger import experiment as trigger
+from stepbench.experiments.transfer import files as transfer_files
+from stepbench.experiments.transfer import offering as transfer_offering
+from stepbench.experiments.transfer import staging as transfer_staging
+from stepbench.experiments.transfer import trial as transfer_trial
+from stepbench.experiments.transfer.report import section as transfer_report
+from stepbench.experiments.trigger import offering as trigger_offering
+from stepbench.experiments.trigger import report as trigger_report
+from stepbench.experiments.trigger import staging as trigger_staging
+from stepbench.records.export.events import export_events
 from stepbench.records.storage import layout
 from stepbench.stages import analyse_trial, export_records
 
@@ -23,14 +50,45 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import AnyTrial, TrialSpec
 
 NAMES = get_args(ExperimentName)
+PARTS: dict[str, tuple[Offering, Staging, Analyse, Export, Report]] = {
+    "trigger": (
+        trigger_offering,
+        trigger_staging,
+        trial.analyse,
+        export_events,
+        trigger_report,
+    ),
+    "operations": (
+        trigger_offering,
+        operations_staging,
+        operations_analysis.analyse,
+        export_events,
+        operations_report,
+    ),
+    "transfer": (
+        transfer_offering,
+        transfer_staging,
+        transfer_trial.analyse,
+        transfer_files.export,
+        transfer_report,
+    ),
+    "dataflow": (
+        dataflow_offering,
+        dataflow_staging,
+        dataflow_trial.analyse,
+        dataflow_files.export,
+        dataflow_report,
+    ),
+}
+"""What each experiment names by texts alone, as the type checker sees it."""
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_experiment_has_all_its_parts(name: ExperimentName) -> None:
-    """The type checker proves what they are; that their modules are there, only an import shows."""
+    """The type checker proves that each keeps its protocol (`PARTS`); that it is found, only an import shows."""
     experiment = experiment_of(name)
-    parts = (experiment.offering, experiment.staging, experiment.analysis, experiment.files, experiment.report)
-    assert all(parts)
+    parts = (experiment.offering, experiment.staging, experiment.analyse, experiment.export, experiment.report)
+    assert parts == PARTS[name]
     assert traits_of(name).noun
 
 
@@ -54,7 +112,7 @@ class ToyParts:
 
     def estimate(self, trial: AnyTrial, assumed: Any, region: str, *, at_most: bool) -> Any:  # noqa: ANN401
         """Cost what a trigger costs."""
-        return trigger.offering.estimate(trial, assumed, region, at_most=at_most)
+        return trigger_offering.estimate(trial, assumed, region, at_most=at_most)
 
     def load_s(self, trial: AnyTrial, assumed: Any) -> float:  # noqa: ANN401, ARG002
         """Take a second."""
@@ -70,7 +128,7 @@ class ToyParts:
 
     def driver(self, spec: TrialSpec, settings: Any, clock: Any) -> Any:  # noqa: ANN401
         """Ask the store as a trigger does."""
-        return trigger.staging.driver(spec, settings, clock)
+        return trigger_staging.driver(spec, settings, clock)
 
     def plan(self, spec: TrialSpec, services: Any) -> None:  # noqa: ANN401, ARG002
         """Let writers offer."""
@@ -86,11 +144,18 @@ class ToyParts:
 
     def logs(self, trial: AnyTrial) -> Logs:
         """Read what a trigger's trial prints."""
-        return trigger.staging.logs(trial)
+        return trigger_staging.logs(trial)
+
+
+class Toy:
+    """A fifth experiment: its parts are one folder's, and nothing else is written for it but its arm in the match."""
+
+    offering = staging = ToyParts()
+    report: Report = trigger_report
 
     def analyse(self, stored: Any) -> Any:  # noqa: ANN401
         """Return a trigger's result under another name."""
-        result = trigger.analysis.analyse(stored)
+        result = trial.analyse(stored)
         return result.model_copy(update={"summary": result.summary.model_copy(update={"name": "toy"})})
 
     def export(self, spec: TrialSpec, failure: Any, runs: Any, table: Any) -> ExportRecordsOutput:  # noqa: ANN401, ARG002
@@ -98,13 +163,6 @@ class ToyParts:
         key = layout.trial_key(spec.ref, "toy.txt")
         runs.put_bytes(key, b"toy", "text/plain")
         return ExportRecordsOutput(key=key, rows=1)
-
-
-class Toy:
-    """A fifth experiment: its parts are one folder's, and nothing else is written for it but its arm in the match."""
-
-    offering = staging = analysis = files = ToyParts()
-    report = trigger.report
 
 
 TOY: Experiment = Toy()

@@ -10,10 +10,11 @@ from stepbench.analysis.caveats.findings import Findings
 from stepbench.analysis.caveats.registry import find_caveats
 from stepbench.analysis.clocks import measure_clock, window_samples
 from stepbench.analysis.comparability import place_in_run
+from stepbench.analysis.contribution import OwnAnalysis
 from stepbench.analysis.costs import trial_cost
 from stepbench.analysis.deliveries import count_deliveries
 from stepbench.analysis.distributions import box, comparisons, modality, replication, window_curve
-from stepbench.analysis.evidence import FLOOR_PER_S
+from stepbench.analysis.evidence import FLOOR_PER_S, gather
 from stepbench.analysis.found_rate import found_rate
 from stepbench.analysis.functions import lines_by_function, median_of, summarise_function
 from stepbench.analysis.latency import (
@@ -43,13 +44,17 @@ from stepbench.records.join.trial import account
 from stepbench.stats.estimates import Sample
 
 if TYPE_CHECKING:
-    from stepbench.analysis.contribution import OwnAnalysis
-    from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.evidence import Evidence, Stored
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.records.formats.t4_items import ItemColumns
 
 NOTHING_MEASURED = "NothingMeasuredError"
 RECEIVER = "ReceiveEvents"
+
+
+def analyse(stored: Stored) -> TrialResult:
+    """Return the result of a trial to which its experiment adds nothing; raises as `gather` and `trial_result` do."""
+    return trial_result(gather(stored), OwnAnalysis())
 
 
 def trial_result(evidence: Evidence, own: OwnAnalysis) -> TrialResult:

@@ -1,13 +1,14 @@
 """
 What an experiment offers to the rooms above: the seam between what all trials share and what one kind has of its own.
 
-Each part is a module of the experiment's room, and is imported when it is asked for: a writer loads no SciPy, and a
-function that plans loads no template. The type checker holds each module to its protocol.
+Each part is a module, or a function of one, and is imported when it is asked for: a writer loads no SciPy, and a
+function that plans loads no template. The type checker holds each to its protocol (`tests/unit/experiments`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,12 +44,12 @@ class Experiment(Protocol):
         ...
 
     @property
-    def analysis(self) -> Analysis:
+    def analyse(self) -> Analyse:
         """Return what makes a trial's result."""
         ...
 
     @property
-    def files(self) -> Files:
+    def export(self) -> Export:
         """Return what writes a trial's rows for other programs."""
         ...
 
@@ -142,10 +143,10 @@ class Staging(Protocol):
         ...
 
 
-class Analysis(Protocol):
+class Analyse(Protocol):
     """What makes a trial's result."""
 
-    def analyse(self, stored: Stored) -> TrialResult:
+    def __call__(self, stored: Stored) -> TrialResult:
         """
         Return everything that the report shows of the trial.
 
@@ -156,10 +157,10 @@ class Analysis(Protocol):
         ...
 
 
-class Files(Protocol):
+class Export(Protocol):
     """What writes a trial's rows for other programs."""
 
-    def export(self, spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTable) -> ExportRecordsOutput:
+    def __call__(self, spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTable) -> ExportRecordsOutput:
         """
         Write the files beside the trial's result, and return the key and the rows of the first of them.
 
@@ -197,3 +198,18 @@ class Report(Protocol):
     def sections(self, run: RunView) -> Iterator[Section]:
         """Yield the page's sections that only its trials have."""
         ...
+
+
+Part_co = TypeVar("Part_co", covariant=True)
+
+
+class Deferred(Generic[Part_co]):
+    """A part of an experiment, at "package:module" or "module:function", which is imported when it is asked for."""
+
+    def __init__(self, reference: str) -> None:
+        self._name = reference.replace(":", ".")
+
+    def __get__(self, experiment: object, room: type | None = None) -> Part_co:
+        """Return the part."""
+        part: Part_co = resolve_name(self._name)
+        return part

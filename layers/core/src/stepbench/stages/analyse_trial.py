@@ -25,7 +25,7 @@ def analyse_trial(task: AnalyseTrialInput, services: Services) -> AnalyseTrialOu
     spec = services.trial(task.ref)
     stack = deployment(services.settings)
     stored = Stored(spec, task.failure, services.runs, services.table, services.clock, stack)
-    result = experiment_of(spec.plan.experiment).analysis.analyse(stored)
+    result = experiment_of(spec.plan.experiment).analyse(stored)
     key = layout.trial_key(task.ref, "result.json")
     services.runs.put_model(key, result)
     return AnalyseTrialOutput(result_key=key)

@@ -20,4 +20,4 @@ def export_records(task: ExportRecordsInput, services: Services) -> ExportRecord
         RecordsUnavailableError: bucket or table do not answer.
     """
     spec = services.trial(task.ref)
-    return experiment_of(spec.plan.experiment).files.export(spec, task.failure, services.runs, services.table)
+    return experiment_of(spec.plan.experiment).export(spec, task.failure, services.runs, services.table)

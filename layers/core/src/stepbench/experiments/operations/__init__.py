@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from stepbench.experiments.protocol import Analysis, Experiment, Files, Offering, Report, Staging
+from stepbench.experiments.protocol import Analyse, Deferred, Experiment, Export, Offering, Report, Staging
 
 
 class _Operations:
-    @property
-    def offering(self) -> Offering:
-        from stepbench.experiments.operations import offering
-
-        return offering
-
-    @property
-    def staging(self) -> Staging:
-        from stepbench.experiments.operations import staging
-
-        return staging
-
-    @property
-    def analysis(self) -> Analysis:
-        from stepbench.experiments.operations import trial
-
-        return trial
-
-    @property
-    def files(self) -> Files:
-        from stepbench.experiments.operations import files
-
-        return files
-
-    @property
-    def report(self) -> Report:
-        from stepbench.experiments.operations.report import section
-
-        return section
+    offering = Deferred[Offering]("stepbench.experiments.trigger:offering")
+    staging = Deferred[Staging]("stepbench.experiments.operations:staging")
+    analyse = Deferred[Analyse]("stepbench.experiments.operations.analysis:analyse")
+    export = Deferred[Export]("stepbench.records.export.events:export_events")
+    report = Deferred[Report]("stepbench.experiments.operations.report:section")
 
 
 experiment: Experiment = _Operations()

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.contribution import OwnAnalysis
+from stepbench.analysis.evidence import gather
 from stepbench.analysis.functions import generator_cpu
 from stepbench.analysis.latency import NS_PER_MS
+from stepbench.analysis.trial import trial_result
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measures import ConnectingResult, KindResult, OperationsResult, PercentileRow
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.evidence import Evidence, Stored
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.contracts.measures import KindName
+    from stepbench.contracts.result import TrialResult
     from stepbench.records.join.joined import Joined
     from stepbench.stats.estimates import Sample
 
@@ -36,6 +39,11 @@ _NAMES: dict[Kind, KindName] = {
     Kind.SCAN: "scan",
 }
 _PARTS = ("connect_ns", "tls_ns", "authenticate_ns", "operate_ns")
+
+
+def analyse(stored: Stored) -> TrialResult:
+    """Return everything that the report shows of the trial; raises as `gather` and `trial_result` do."""
+    return trial_result(gather(stored), OperationsAnalysis())
 
 
 class OperationsAnalysis(OwnAnalysis):

@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from stepbench.experiments.protocol import Analysis, Experiment, Files, Offering, Report, Staging
+from stepbench.experiments.protocol import Analyse, Deferred, Experiment, Export, Offering, Report, Staging
 
 
 class _Transfer:
-    @property
-    def offering(self) -> Offering:
-        from stepbench.experiments.transfer import offering
-
-        return offering
-
-    @property
-    def staging(self) -> Staging:
-        from stepbench.experiments.transfer import staging
-
-        return staging
-
-    @property
-    def analysis(self) -> Analysis:
-        from stepbench.experiments.transfer import trial
-
-        return trial
-
-    @property
-    def files(self) -> Files:
-        from stepbench.experiments.transfer import files
-
-        return files
-
-    @property
-    def report(self) -> Report:
-        from stepbench.experiments.transfer.report import section
-
-        return section
+    offering = Deferred[Offering]("stepbench.experiments.transfer:offering")
+    staging = Deferred[Staging]("stepbench.experiments.transfer:staging")
+    analyse = Deferred[Analyse]("stepbench.experiments.transfer.trial:analyse")
+    export = Deferred[Export]("stepbench.experiments.transfer.files:export")
+    report = Deferred[Report]("stepbench.experiments.transfer.report:section")
 
 
 experiment: Experiment = _Transfer()

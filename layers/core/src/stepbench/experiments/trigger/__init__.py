@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from stepbench.experiments.protocol import Analysis, Experiment, Files, Offering, Report, Staging
+from stepbench.experiments.protocol import Analyse, Deferred, Experiment, Export, Offering, Report, Staging
 
 
 class _Trigger:
-    @property
-    def offering(self) -> Offering:
-        from stepbench.experiments.trigger import offering
-
-        return offering
-
-    @property
-    def staging(self) -> Staging:
-        from stepbench.experiments.trigger import staging
-
-        return staging
-
-    @property
-    def analysis(self) -> Analysis:
-        from stepbench.experiments.trigger import trial
-
-        return trial
-
-    @property
-    def files(self) -> Files:
-        from stepbench.experiments.trigger import files
-
-        return files
-
-    @property
-    def report(self) -> Report:
-        from stepbench.experiments.trigger import report
-
-        return report
+    offering = Deferred[Offering]("stepbench.experiments.trigger:offering")
+    staging = Deferred[Staging]("stepbench.experiments.trigger:staging")
+    analyse = Deferred[Analyse]("stepbench.analysis.trial:analyse")
+    export = Deferred[Export]("stepbench.records.export.events:export_events")
+    report = Deferred[Report]("stepbench.experiments.trigger:report")
 
 
 experiment: Experiment = _Trigger()

@@ -1,10 +1,11 @@
-"""What a trial of `trigger` takes, before it runs."""
+"""What a trial of `trigger`, or of `operations`, takes before it runs."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.plan import offered_plan
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.costs import expected_load
@@ -52,13 +53,13 @@ def stack_problems(
 
 
 def sandboxes(trial: AnyTrial) -> Sandboxes:
-    """Return those of writers, and of receivers that the store invokes."""
+    """Return those of writers, and of receivers that the store invokes; operations invoke nothing else."""
     plan = offered_plan(trial)
     return Sandboxes(plan.writer_sandboxes, _receivers(plan), "receivers", ("writers", plan.writers))
 
 
 def _receivers(plan: TrialPlan) -> int:
-    if plan.pull or not plan.target.trigger:
+    if plan.pull or not plan.target.trigger or not traits_of(plan.experiment).by_trigger:
         return 0
     if isinstance(plan.target, DynamoDbTarget):  # one a shard, times the factor; a shard for 1,000 write units
         units = max(peak_units(plan), provisioned_units(plan) or 0)
