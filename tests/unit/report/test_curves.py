@@ -12,7 +12,7 @@ from tests.samples.comparisons import estimate, trial, window
 
 from stepbench.report.curves import DASHES, Legend, curve_of, cut_shared_words, legend_of
 from stepbench.report.run import window_rows
-from stepbench_charts.parts import DASHES as DRAWN_DASHES
+from stepbench_charts import DASHES as DRAWN_DASHES
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialSummary

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepbench.report.run import Columns, WindowRow
 
 DASHES = 5
-"""How many kinds of lines there are (`stepbench_charts/parts.py`)."""
+"""How many kinds of lines there are (`layers/core/charts`)."""
 _SEPARATOR = re.compile(r"( · |, |[ =-]|(?<!\d)[.,]|[.,](?!\d))")
 """Words end here; a decimal point and a thousands separator are parts of theirs."""
 _SYMBOL_PX, _LETTER_PX = 50, 7
