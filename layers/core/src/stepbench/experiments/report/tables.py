@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.errors import BLANKS, printable
-from stepbench.experiments.dataflow.report.numbers import dag_numbers
+from stepbench.experiments.dataflow.report.tables import dag_numbers
 from stepbench.report.run import state_of, trial_labels, window_rows
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
-from stepbench.experiments.dataflow.report.words import EDGE_PARTS, PATH_GROUPS, format_rate, format_task
+from stepbench.experiments.dataflow.report.words import EDGE_PARTS, PATH_GROUPS
 from stepbench.report import document as doc
 from stepbench.report.figures import Drawing
 from stepbench.report.run import columns, short
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         GanttSpan,
         TuningMark,
     )
-    from stepbench.contracts.dataflow.result import DagWindow, EdgeResult
+    from stepbench.contracts.dataflow.result import DagWindow
     from stepbench.contracts.measures import Estimate
     from stepbench.report.run import Columns, Row
 
@@ -76,7 +76,7 @@ def gantt_figure(anchor: str, label: str, found: Gantt) -> doc.Chart:
 def _row_name(row: GanttRow, rows: Sequence[GanttRow]) -> str:
     """Name a task, and of one that was tried several times which attempt it is."""
     alone = sum((each.stage, each.index) == (row.stage, row.index) for each in rows) == 1
-    name = format_task(row.stage, row.index)
+    name = f"{row.stage}-{row.index}"
     return name if alone else f"{name}, try {row.attempt + 1}"
 
 
@@ -85,63 +85,59 @@ def _span(name: str, row: GanttRow, span: GanttSpan) -> Row:
     notes = ("cold start" if row.cold else "", "last of its level" if row.critical else "", row.error)
     note = ", ".join(filter(None, notes))
     took = digits.latency(span.to_ms - span.from_ms)
-    return (name, span.kind, short(span.from_ms), short(span.to_ms), took, moved, format_rate(span.mib_per_s), note)
+    rate = digits.NONE if span.mib_per_s is None else f"{digits.rounded(span.mib_per_s)} MiB/s"
+    return (name, span.kind, short(span.from_ms), short(span.to_ms), took, moved, rate, note)
 
 
 def time_figure(anchor: str, dag: str, windows: Sequence[tuple[str, DagWindow]]) -> doc.Chart | None:
     """Return what executions' time consists of, a bar for each store; None where no execution was whole."""
-    bars = [(label, _path_parts(window)) for label, window in windows if window.path]
-    return _stack(f"dag-path-{anchor}", "dataflow-time-parts", dag, bars, [name for name, _ in PATH_GROUPS])
-
-
-def _path_parts(window: DagWindow) -> list[tuple[str, float]]:
-    """Return the mean of each group of parts along the critical path; means add up, quantiles would not."""
-    means = {share.part: share.ms.mean or 0.0 for share in window.path}
-    return [(name, sum(means.get(part, 0.0) for part in parts)) for name, parts in PATH_GROUPS]
+    bars = []
+    for label, window in windows:
+        # Means, along the critical path: they add up, quantiles would not.
+        means = {share.part: share.ms.mean or 0.0 for share in window.path}
+        if means:
+            parts = {name: sum(means.get(part, 0.0) for part in parts) for name, parts in PATH_GROUPS.items()}
+            bars.append((label, parts))
+    return _stack(f"dag-path-{anchor}", "dataflow-time-parts", dag, bars)
 
 
 def transfer_figure(anchor: str, dag: str, windows: Sequence[tuple[str, DagWindow]]) -> doc.Chart | None:
     """Return what an object's way to the store and back consists of, a bar for each edge and store."""
     ends = dict.fromkeys((edge.producer, edge.consumer) for _, window in windows for edge in window.edges)
     bars = [
-        (f"{edge.producer} to {edge.consumer}, {label}", _edge_parts(edge))
+        (
+            f"{edge.producer} to {edge.consumer}, {label}",
+            {name: getattr(edge, field).mean or 0.0 for name, field in EDGE_PARTS.items()},
+        )
         for each in ends
         for label, window in windows
         for edge in window.edges
         if (edge.producer, edge.consumer) == each and (edge.put_ms.n or edge.get_ms.n)
     ]
-    return _stack(f"dag-transfers-{anchor}", "dataflow-transfer-parts", dag, bars, [name for name, _ in EDGE_PARTS])
+    return _stack(f"dag-transfers-{anchor}", "dataflow-transfer-parts", dag, bars)
 
 
-def _edge_parts(edge: EdgeResult) -> list[tuple[str, float]]:
-    return [(name, sum(getattr(edge, field).mean or 0.0 for field in fields)) for name, fields in EDGE_PARTS]
-
-
-def _stack(
-    place: str, chart: str, dag: str, bars: Sequence[tuple[str, list[tuple[str, float]]]], parts: Sequence[str]
-) -> doc.Chart | None:
+def _stack(place: str, chart: str, dag: str, bars: Sequence[tuple[str, dict[str, float]]]) -> doc.Chart | None:
+    """Return bars of the same parts, in ms; None without any."""
     if not bars:
         return None
     rows: list[Row] = [row for name, found in bars for row in _stacked(name, found)]
-    captions: list[Row] = [(name, f"{name}: {digits.latency(_whole(found))}") for name, found in bars]
+    whole = [(name, sum(found.values())) for name, found in bars]
+    captions: list[Row] = [(name, f"{name}: {digits.latency(ms)}") for name, ms in whole]
     data = {
         "stacks": columns(("row", "part", "from", "to", "words", "share"), rows),
         "rows": columns(("row", "caption"), captions),
     }
-    top = short(_ROOM * max(_whole(found) for _, found in bars))
-    params = {"labels": [name for name, _ in bars], "top": top, **_parts(parts)}
-    description = f"{dag}: " + "; ".join(f"{name} {digits.latency(_whole(found))}" for name, found in bars)
+    top = short(_ROOM * max(ms for _, ms in whole))
+    params = {"labels": [name for name, _ in bars], "top": top, **_parts(list(bars[0][1]))}
+    description = f"{dag}: " + "; ".join(f"{name} {digits.latency(ms)}" for name, ms in whole)
     return doc.Chart(Drawing(place, chart, data, params, BAR_ROW_PX * len(bars), "dataflow"), description, dag)
 
 
-def _whole(parts: Sequence[tuple[str, float]]) -> float:
-    return sum(ms for _, ms in parts)
-
-
-def _stacked(name: str, parts: Sequence[tuple[str, float]]) -> Iterator[Row]:
+def _stacked(name: str, parts: dict[str, float]) -> Iterator[Row]:
     """Yield a bar's parts, one behind the other; those that took no time are left out."""
-    at, whole = 0.0, _whole(parts)
-    for part, ms in parts:
+    at, whole = 0.0, sum(parts.values())
+    for part, ms in parts.items():
         if ms > 0:
             yield (name, part, short(at), short(at + ms), digits.latency(ms), digits.percent(ms / whole))
         at += ms
@@ -170,9 +166,6 @@ def _end(limit: float | None) -> float | None:
     return None if limit is None else short(max(limit, 0.0))
 
 
-_SUMMED = ("completed", "puts", "gets", "put_mib", "get_mib")
-
-
 def store_figure(anchor: str, label: str, charts: DataflowChartData, phases: Sequence[PhaseSpan]) -> doc.Chart | None:
     """Return what the store was given and asked for over time; None where nothing was moved."""
     if not charts.bins:
@@ -183,12 +176,14 @@ def store_figure(anchor: str, label: str, charts: DataflowChartData, phases: Seq
         for number, each in enumerate(phases)
         if each.from_s < end_s
     ]
+    known = _by_number(charts)
+    bins = list(_filled(known, charts.bin_s))
     data: Mapping[str, Columns] = {
-        "bins": columns(("second", "phase", "put", "get", "puts", "gets", "completed"), list(_filled(charts))),
+        "bins": columns(("second", "phase", "put", "get", "puts", "gets", "completed"), bins),
         "phases": columns(("from_s", "to_s", "caption", "kind"), bands),
         "marks": columns(("at", "to", "words", "outage", "changed"), [_mark(each) for each in charts.marks]),
     }
-    top = max(max(each.put_mib, each.get_mib) for each in _by_number(charts).values()) / charts.bin_s
+    top = max(max(each.put_mib, each.get_mib) for each in known.values()) / charts.bin_s
     place = f"dag-time-{anchor}"
     drawing = Drawing(place, "dataflow-over-time", data, {"top": short(_ROOM * top) or 1}, experiment="dataflow")
     return doc.Chart(drawing, f"MiB a second put to and got from the store over time, {label}", label)
@@ -206,15 +201,14 @@ def _mark(mark: TuningMark) -> Row:
     return (short(mark.second), short(mark.second + mark.outage_s), f"{mark.phase}: {mark.text}", away, width_px)
 
 
-def _filled(charts: DataflowChartData) -> Iterator[Row]:
+def _filled(known: dict[int, DataflowBin], bin_s: float) -> Iterator[Row]:
     """Yield all bins, empty ones too: a line over what is left out would show a rate where nothing was moved."""
-    known = _by_number(charts)
     for number in range(min(known), max(known) + 2):
         each = known.get(number)
         if each is None:
-            yield (short(number * charts.bin_s), "", 0, 0, 0, 0, 0)
+            yield (short(number * bin_s), "", 0, 0, 0, 0, 0)
         else:
-            rates = (short(each.put_mib / charts.bin_s), short(each.get_mib / charts.bin_s))
+            rates = (short(each.put_mib / bin_s), short(each.get_mib / bin_s))
             yield (short(each.second), each.phase, *rates, each.puts, each.gets, each.completed)
 
 
@@ -224,10 +218,8 @@ def _by_number(charts: DataflowChartData) -> dict[int, DataflowBin]:
     for each in charts.bins:
         number = round(each.second / charts.bin_s)
         before = found.get(number)
-        if before is None:
-            found[number] = each
-            continue
-        sums = {name: getattr(before, name) + getattr(each, name) for name in _SUMMED}
+        names = ("completed", "puts", "gets", "put_mib", "get_mib") if before else ()
+        sums = {name: getattr(before, name) + getattr(each, name) for name in names}
         found[number] = each.model_copy(update=sums)
     return found
 

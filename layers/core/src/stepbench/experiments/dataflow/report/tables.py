@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.contracts.dataflow.result import Spread
 from stepbench.experiments.dataflow.report import words
 from stepbench.report import document as doc
 from stepbench.report import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from stepbench.contracts.base import Contract
     from stepbench.contracts.dataflow.report import DagReplication
-    from stepbench.contracts.dataflow.result import DagWindow, EdgeResult, StageResult
+    from stepbench.contracts.dataflow.result import DagWindow, DataflowCost, EdgeResult, StageResult
+    from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialSummary
     from stepbench.contracts.tuning import TuningStep
     from stepbench.experiments.dataflow.report.view import FlowTrial
@@ -31,7 +34,7 @@ def objects_table(trials: Sequence[FlowTrial]) -> doc.Table:
             tuple(numbers.number(f"objects.{field}", getattr(trial.findings.objects, field)) for trial in trials),
             style=f"depth-{depth}",
         )
-        for title, field, _, depth in words.object_rows(trials[0].findings.objects)
+        for title, field, depth in words.OBJECT_ROWS
     )
     columns = doc.columns("Objects", *(trial.label for trial in trials))
     return doc.Table("objects", caption, columns, doc.body(rows), "reference")
@@ -78,16 +81,18 @@ def published_table(found: Sequence[DagReplication], *, emulated: bool) -> doc.T
 
 
 def _published(each: DagReplication) -> doc.Row:
-    unit = "share" if each.unit == "share" else "ratio"
+    over = f" over {each.over_trial}" if each.over_trial else ""
+    name = doc.sentence_case(f"{each.trial}{over}, {words.PUBLISHED_METRICS[each.metric]}")
     of = each.dag if each.window == each.dag else f"{each.dag}, {each.window}"
-    name = doc.sentence_case(words.name_published(each))
+    number = digits.percent(each.published) if each.unit == "share" else f"{digits.rounded(each.published)} ×"  # noqa: RUF001 -- times
+    bound = {"above": "more than ", "up_to": "at most ", None: ""}[each.bound]
     caveat = doc.Span(each.caveat, "provider not-aws") if each.caveat else ""
     line = "; ".join(filter(None, (f"{name}, {of}", each.caveat)))
     cells = (
-        doc.Cell(words.format_published(each), {"value": each.published}),
-        numbers.estimate("ours", each.ours, unit),
+        doc.Cell(f"{bound}{number}", {"value": each.published}),
+        numbers.estimate("ours", each.ours, each.unit),
         numbers.estimate("ratio", each.ratio, "ratio"),
-        numbers.estimate("ours_idle", each.ours_idle, unit),
+        numbers.estimate("ours_idle", each.ours_idle, each.unit),
         doc.Cell((each.source, doc.Span(each.note, "note") if each.note else "")),
     )
     data: doc.Data = {"metric": each.metric, "trial": each.trial}
@@ -132,9 +137,8 @@ def _store(trial: TrialSummary, label: str, found: DagWindow) -> doc.Row:
 
 def _per_dollar(trial: TrialSummary, found: DagWindow) -> str:
     """Format the performance per dollar at the first table's prices, without idle hours."""
-    key = (found.dag, found.phase, found.window, False)
     costs = trial.dataflow.costs if trial.dataflow else ()
-    cost = next((each for each in costs if (each.dag, each.phase, each.window, each.idle) == key), None)
+    cost = next((each for each in costs if each.place == found.place and not each.idle), None)
     return digits.NONE if cost is None else str(digits.shown(cost.perf_per_usd, digits.PLAIN))
 
 
@@ -233,7 +237,7 @@ def tuning_table(trial: FlowTrial) -> doc.Table:
 
 
 def _decision(step: TuningStep) -> doc.Row:
-    decision, outcome = step.decision, words.tuning_outcome(step)
+    decision, outcome = step.decision, "reconfigured" if step.reconfigured else "kept"
     away = f", away for {digits.duration(step.done.away_s)}" if step.reconfigured and step.done else ""
     notes = "; ".join((decision.reason, *(step.done.after.notes if step.done else ())))
     predicted = (
@@ -248,3 +252,36 @@ def _decision(step: TuningStep) -> doc.Row:
     )
     data: doc.Data = {"phase": decision.phase, "decision": outcome}
     return doc.Row(doc.Cell((f"{decision.phase} ", doc.Span(decision.dag, "note"))), cells, data)
+
+
+def dag_numbers(window: DagWindow, costs: Sequence[DataflowCost]) -> Iterator[tuple[str, str, str, Estimate]]:
+    """
+    Yield all numbers of a window for CSV: of its executions, their path, stages and edges, and by price table.
+
+    Each is whose it is, such as `stage train` or `edge pca-train`, the measure, the statistic, and the number.
+    """
+    whose = f"dag {window.dag}"
+    for statistic in ("p50", "p90", "p95", "p99"):
+        yield whose, "end_to_end_ms", statistic, getattr(window.end_to_end_ms, statistic)
+    for share in ("passing_on_path", "passing_of_tasks", "orchestration"):
+        yield whose, share, "share", getattr(window, share)
+    for part in window.path:
+        yield f"path {part.part}", "share", "share", part.share
+        yield from _spreads(f"path {part.part}", part)
+    for stage in window.stages:
+        yield from _spreads(f"stage {stage.name}", stage)
+    for edge in window.edges:
+        yield from _spreads(f"edge {edge.producer}-{edge.consumer}", edge)
+    for cost in costs:
+        if cost.place == window.place:
+            kind = f"{cost.prices}{', idle hours' if cost.idle else ''}"
+            yield kind, "usd", "mean", cost.usd
+            yield kind, "perf_per_usd", "p50", cost.perf_per_usd
+
+
+def _spreads(kind: str, found: Contract) -> Iterator[tuple[str, str, str, Estimate]]:
+    """Yield the quantiles of all measures that something has, but for sizes."""
+    for measure, spread in found:
+        if isinstance(spread, Spread) and measure != "blob_bytes":
+            yield kind, measure, "p50", spread.p50
+            yield kind, measure, "p95", spread.p95

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.dataflow.dag import Dag
-    from stepbench.contracts.dataflow.report import DagReplication, MediumAnswer
+    from stepbench.contracts.dataflow.report import MediumAnswer
     from stepbench.contracts.dataflow.result import (
         CriticalTask,
         DagWindow,
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
         PathPart,
     )
     from stepbench.contracts.measures import Estimate
-    from stepbench.contracts.tuning import CassandraConfiguration, TuningDecision, TuningStep
+    from stepbench.contracts.tuning import CassandraConfiguration, TuningDecision
 
-PATH_GROUPS: tuple[tuple[str, tuple[PathPart, ...]], ...] = (
-    ("connect, input", ("open", "input")),
-    ("retries", ("retry",)),
-    ("get", ("get",)),
-    ("compute", ("compute",)),
-    ("put", ("put",)),
-    ("rest", ("rest",)),
-    ("waiting", ("late", "start", "dispatch", "barrier", "end")),
-)
+PATH_GROUPS: dict[str, tuple[PathPart, ...]] = {
+    "connect, input": ("open", "input"),
+    "retries": ("retry",),
+    "get": ("get",),
+    "compute": ("compute",),
+    "put": ("put",),
+    "rest": ("rest",),
+    "waiting": ("late", "start", "dispatch", "barrier", "end"),
+}
 """The parts of an execution's time as figures have them: no more than colours, those of a task in the Gantt chart's."""
-EDGE_PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("serialise", ("serialise_ms",)),
-    ("put: network", ("put_network_ms",)),
-    ("put: store", ("put_store_ms",)),
-    ("get: store", ("get_store_ms",)),
-    ("get: network", ("get_network_ms",)),
-    ("deserialise", ("deserialise_ms",)),
-)
+EDGE_PARTS = {
+    "serialise": "serialise_ms",
+    "put: network": "put_network_ms",
+    "put: store": "put_store_ms",
+    "get: store": "get_store_ms",
+    "get: network": "get_network_ms",
+    "deserialise": "deserialise_ms",
+}
 """An object's way, one part after the other: it is written, and then read."""
 PUBLISHED_METRICS = {
     "end_to_end": "end-to-end time",
@@ -49,23 +49,31 @@ PUBLISHED_METRICS = {
     "perf_per_dollar_spread": "spread of performance per dollar",
     "passing_share": "share of time passing data",
 }
-_BOUNDS = {"above": "more than ", "up_to": "at most ", None: ""}
 EDGE_WORDS = {
     "scatter": "each task its own part",
     "broadcast": "all read the same",
     "gather": "one reads the parts of all",
 }
+OBJECT_ROWS = (
+    ("objects expected", "expected", 0),
+    ("written", "written", 1),
+    ("read as often as the DAG says", "read", 2),
+    ("not read as often", "unread", 2),
+    ("not written", "unwritten", 1),
+    ("reads expected", "reads_expected", 0),
+    ("made", "reads", 1),
+    ("missing", "reads_missing", 1),
+    ("removed by executions' ends", "deleted", 0),
+    ("removal not confirmed", "unconfirmed", 1),
+    ("in the store at the tear-down", "left", 1),
+    ("of executions without an end", "not_deleted", 1),
+    ("transfers failed", "failed", 0),
+    ("not found", "not_found", 1),
+    ("damaged bytes", "damaged", 1),
+    ("transferred again by a retry", "again", 0),
+)
+"""Title, field and depth of each line of the objects' accounting."""
 RESULT_CHARS = 160
-
-
-def format_task(stage: str, index: int) -> str:
-    """Name a task: `train-3`."""
-    return f"{stage}-{index}"
-
-
-def format_rate(mib_per_s: float | None) -> str:
-    """Format a rate, or say that there is none."""
-    return digits.NONE if mib_per_s is None else f"{digits.rounded(mib_per_s)} MiB/s"
 
 
 def format_share(share: Estimate) -> str:
@@ -129,26 +137,6 @@ def describe_executions(found: ExecutionAccounting) -> str:
     )
 
 
-def object_rows(found: ObjectAccounting) -> Iterator[tuple[str, str, int | None, int]]:
-    """Yield title, field, number and depth of each line of the objects' accounting."""
-    yield "objects expected", "expected", found.expected, 0
-    yield "written", "written", found.written, 1
-    yield "read as often as the DAG says", "read", found.read, 2
-    yield "not read as often", "unread", found.unread, 2
-    yield "not written", "unwritten", found.unwritten, 1
-    yield "reads expected", "reads_expected", found.reads_expected, 0
-    yield "made", "reads", found.reads, 1
-    yield "missing", "reads_missing", found.reads_missing, 1
-    yield "removed by executions' ends", "deleted", found.deleted, 0
-    yield "removal not confirmed", "unconfirmed", found.unconfirmed, 1
-    yield "in the store at the tear-down", "left", found.left, 1
-    yield "of executions without an end", "not_deleted", found.not_deleted, 1
-    yield "transfers failed", "failed", found.failed, 0
-    yield "not found", "not_found", found.not_found, 1
-    yield "damaged bytes", "damaged", found.damaged, 1
-    yield "transferred again by a retry", "again", found.again, 0
-
-
 def describe_passing(window: DagWindow) -> str:
     """Return how much of the time goes to passing data, and how much to orchestration."""
     return (
@@ -160,24 +148,10 @@ def describe_passing(window: DagWindow) -> str:
 
 def describe_critical(found: tuple[CriticalTask, ...]) -> str:
     """Return which task each level waits for; where that is not always the same stage, the most frequent one first."""
-    levels = groupby(found, key=lambda each: each.level)
-    return ", then ".join(" or ".join(map(_critical_task, level)) for _, level in levels)
-
-
-def _critical_task(found: CriticalTask) -> str:
-    return f"{found.stage} ({format_task(found.stage, found.most_often)} most often)"
-
-
-def name_published(found: DagReplication) -> str:
-    """Name a published number: `redis over s3, end-to-end time`."""
-    whose = f"{found.trial} over {found.over_trial}" if found.over_trial else found.trial
-    return f"{whose}, {PUBLISHED_METRICS[found.metric]}"
-
-
-def format_published(found: DagReplication) -> str:
-    """Format a published number: `2.89 ×`, `more than 75 %`."""  # noqa: RUF002 -- times
-    shown = digits.percent(found.published) if found.unit == "share" else f"{digits.rounded(found.published)} ×"  # noqa: RUF001
-    return f"{_BOUNDS[found.bound]}{shown}"
+    said = []
+    for _, level in groupby(found, key=lambda each: each.level):
+        said.append(" or ".join(f"{each.stage} ({each.stage}-{each.most_often} most often)" for each in level))
+    return ", then ".join(said)
 
 
 def first_media(media: Sequence[MediumAnswer]) -> tuple[MediumAnswer, ...]:
@@ -205,10 +179,11 @@ def result_rows(found: DataflowFindings) -> Iterator[tuple[str, str, bool]]:
 def _readable(texts: Sequence[str]) -> str:
     """Read results' JSON aloud, of several tasks together: `label = 3 1 4, right = true`."""
     values = [_parse(text) for text in texts]
-    if not all(isinstance(value, dict) and value.keys() == values[0].keys() for value in values):
-        said = "; ".join(dict.fromkeys(texts))
-    else:
-        said = ", ".join(f"{name} = {_together([value[name] for value in values])}" for name in values[0])
+    said = "; ".join(dict.fromkeys(texts))
+    if all(isinstance(value, dict) and value.keys() == values[0].keys() for value in values):
+        columns = {name: [_value(value[name]) for value in values] for name in values[0]}
+        # What is the same for all stands once.
+        said = ", ".join(f"{name} = {' '.join(own if len(set(own)) > 1 else own[:1])}" for name, own in columns.items())
     return said if len(said) <= RESULT_CHARS else f"{said[:RESULT_CHARS]} …"
 
 
@@ -217,12 +192,6 @@ def _parse(text: str) -> Any:  # noqa: ANN401 -- JSON
         return json.loads(text)
     except ValueError:
         return None
-
-
-def _together(values: Sequence[object]) -> str:
-    """Join the values of several tasks; what is the same for all stands once."""
-    said = [_value(value) for value in values]
-    return said[0] if len(set(said)) == 1 else " ".join(said)
 
 
 def _value(value: object) -> str:
@@ -241,14 +210,6 @@ def format_configuration(found: CassandraConfiguration | None) -> str:
         f"{found.compaction}, {found.concurrent_writes} writes, {found.file_cache_mib} MiB file cache, "
         f"clean-up at {found.memtable_cleanup_threshold:g}, {digits.counted(found.concurrent_compactors, 'compactor')}"
     )
-
-
-Outcome = Literal["reconfigured", "kept"]
-
-
-def tuning_outcome(step: TuningStep) -> Outcome:
-    """Describe in a word what was done."""
-    return "reconfigured" if step.reconfigured else "kept"
 
 
 def describe_decision(found: TuningDecision) -> str:
