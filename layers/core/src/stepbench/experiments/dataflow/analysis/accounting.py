@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from stepbench.contracts.dataflow.result import ExecutionAccounting, ObjectAccounting
 from stepbench.errors import AccountingError
@@ -14,7 +14,7 @@ from stepbench.workload.topology import all_objects, read_by
 
 if TYPE_CHECKING:
     from stepbench.contracts.dataflow.dag import Dag
-    from stepbench.contracts.dataflow.rows import BlobRow, DagEnd
+    from stepbench.contracts.dataflow.rows import BlobRow
     from stepbench.experiments.dataflow.analysis.executions import Execution, ExecutionTasks
 
 NOT_FOUND = "not_found"
@@ -45,7 +45,11 @@ class ExecutionCount:
         self._errors.update(row.error or UNEXPLAINED for row in failed)
         if execution.failed and execution.end is not None:
             end = execution.end
-            self._causes[_own_words(end, tasks) or end.cause or end.error or UNEXPLAINED] += 1
+            # What the last failed attempt before the end says, of a task that was not done, is more than the machine's.
+            before = [row for row in rows if row.error and row.ended_ns <= end.ended_ns]
+            undone = [row for row in before if (row.stage, row.index) not in tasks.counted]
+            own = max(undone, key=lambda row: row.ended_ns).error if undone else ""
+            self._causes[own or end.cause or end.error or UNEXPLAINED] += 1
 
     def result(self) -> ExecutionAccounting:
         """Return the counts."""
@@ -58,38 +62,22 @@ class ExecutionCount:
         )
 
 
-def _own_words(end: DagEnd, tasks: ExecutionTasks) -> str:
-    """Return what the last failed attempt before the end says, of a task that was not done: more than the machine's."""
-    failed = [
-        row for row in tasks.rows
-        if row.error and (row.stage, row.index) not in tasks.counted and row.ended_ns <= end.ended_ns
-    ]  # fmt: skip
-    return max(failed, key=lambda row: row.ended_ns).error if failed else ""
-
-
-class _Expected(NamedTuple):
-    """What a DAG's objects are: how often each is to be read, and which task reads which."""
-
-    reads: dict[str, int]
-    pairs: frozenset[tuple[str, str]]
-
-
 class ObjectCount:
     """Counts objects and transfers."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
-        self._expected: dict[str, _Expected] = {}
+        self._expected: dict[str, tuple[dict[str, int], frozenset[tuple[str, str]]]] = {}
 
     def add(self, execution: Execution, tasks: ExecutionTasks) -> None:
         """Count one execution."""
-        expected = self._expected.setdefault(execution.dag.name, _expected(execution.dag))
-        written: Counter[str] = Counter()
-        late: set[str] = set()
-        removing_ns = execution.end.ended_ns if execution.end else math.inf
-        removed_ns = removing_ns + (execution.end.delete_ns if execution.end else 0)
-        read: Counter[tuple[str, str]] = Counter()
+        if execution.dag.name not in self._expected:
+            self._expected[execution.dag.name] = _expected(execution.dag)
+        expected, expected_reads = self._expected[execution.dag.name]
+        end, written, late, read = execution.end, Counter[str](), set[str](), Counter[tuple[str, str]]()
+        removing_ns = end.ended_ns if end else math.inf
+        removed_ns = removing_ns + (end.delete_ns if end else 0)
         for row in tasks.rows:
             for blob in row.blobs:
                 if blob.outcome != "ok":
@@ -100,22 +88,19 @@ class ObjectCount:
                         late.add(blob.object)
                 else:
                     read[blob.object, row.name] += 1
-        pairs = read.keys() & expected.pairs
-        readers = Counter(name for name, _ in pairs)
-        own = written.keys() & expected.reads.keys()
-        in_full = sum(readers[name] >= expected.reads[name] for name in own)
+        reads = read.keys() & expected_reads
+        readers = Counter(name for name, _ in reads)
+        own = written.keys() & expected.keys()
+        in_full = sum(readers[name] >= expected[name] for name in own)
         self._counts.update(
-            expected=len(expected.reads), written=len(own), unwritten=len(expected.reads) - len(own),
+            expected=len(expected), written=len(own), unwritten=len(expected) - len(own),
             read=in_full, unread=len(own) - in_full,
-            reads_expected=len(expected.pairs), reads=len(pairs), reads_missing=len(expected.pairs) - len(pairs),
+            reads_expected=len(expected_reads), reads=len(reads), reads_missing=len(expected_reads) - len(reads),
             again=written.total() - len(written) + read.total() - len(read),
+            not_deleted=len(late & own if end else own),
         )  # fmt: skip
-        if execution.end is None:
-            self._counts["not_deleted"] += len(own)
-        else:
-            self._counts.update(
-                deleted=execution.end.deleted, unconfirmed=execution.end.left, not_deleted=len(late & own)
-            )
+        if end:
+            self._counts.update(deleted=end.deleted, unconfirmed=end.left)
 
     def _fail(self, blob: BlobRow, *, is_removed: bool) -> None:
         """Count a failed transfer; a task that goes on after its execution's end finds nothing, since we removed it."""
@@ -146,11 +131,12 @@ class ObjectCount:
         return ObjectAccounting(**counts, errors=most_frequent(self._errors, MOST_KINDS))
 
 
-def _expected(dag: Dag) -> _Expected:
+def _expected(dag: Dag) -> tuple[dict[str, int], frozenset[tuple[str, str]]]:
+    """Return how often each object of a DAG is to be read, and which task reads which."""
     pairs = frozenset(
         (each.name, f"{stage.name}-{task}")
         for stage in dag.stages
         for task in range(stage.tasks)
         for each in read_by(dag, stage, task)
     )
-    return _Expected({each.name: each.reads for each in all_objects(dag)}, pairs)
+    return {each.name: each.reads for each in all_objects(dag)}, pairs

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.clock import covered
-from stepbench.contracts.identity import CANARY_PHASE, EventId, parse_event_id
+from stepbench.contracts.identity import EventId, parse_event_id
 from stepbench.model.request import Outcome
 from stepbench.records.join.sent import NO_ATTEMPT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stepbench.contracts.dataflow.dag import Dag, Stage
     from stepbench.contracts.dataflow.result import PathPart
@@ -65,43 +65,30 @@ def find_executions(
     Started is what was acknowledged, and what has left an end or a row, such as one of which no writer heard.
     """
     by_event = {end.event: end for end in ends}
-    seen = set(by_event) | set(with_rows)
-    known = {each.event: each for each in _joined_executions(spec, joined, by_event, seen)}
-    others = (_other(spec, event, by_event) for event in seen - known.keys())
-    found = [*known.values(), *(each for each in others if each is not None)]
-    return tuple(sorted(found, key=lambda each: (each.number is None, each.t0_ns, each.event)))
+    seen = by_event.keys() | set(with_rows)
+    dags = [spec.offered.dag_of(phase) for phase in spec.offered.phases]
+    found: dict[str, Execution] = {}
+    for event, phase, times, is_acknowledged in _sent(spec.tag, joined):
+        if is_acknowledged or event in seen:
+            found[event] = Execution(event, dags[phase], phase, *times, by_event.get(event))
+    for event in seen - found.keys():  # of which the writers' records have nothing; canaries have no tasks
+        identity = parse_event_id(event)
+        if identity is not None and identity.phase < len(dags):
+            dag, phase = dags[identity.phase], identity.phase
+            found[event] = Execution(event, dag, phase, None, 0, 0, 0, arrived=False, end=by_event.get(event))
+    return tuple(sorted(found.values(), key=lambda each: (each.number is None, each.t0_ns, each.event)))
 
 
-def _joined_executions(
-    spec: TrialSpec, joined: Joined, ends: Mapping[str, DagEnd], seen: set[str]
-) -> Iterator[Execution]:
-    dags = _dags_by_phase(spec)
+def _sent(tag: str, joined: Joined) -> Iterator[tuple[str, int, tuple[int, int, int, int, bool], bool]]:
+    """Yield each execution that was sent: event, phase, number with t0, t1, t4 and arrived, and if it was answered."""
     for part in joined.parts():
         slot, acknowledged = part.slot, part.outcome == Outcome.OK
         names = part.grid.phase[slot], part.grid.writer[slot], part.grid.slice[slot], part.attempt, part.sequence
         columns = *names, part.t0_ns, part.t1_ns, part.t4_ns, part.arrived, acknowledged
         for place in np.nonzero(part.attempt != NO_ATTEMPT)[0].tolist():
-            phase, writer, slice_, attempt, sequence, t0_ns, t1_ns, t4_ns, arrived, ok = (
-                column[place].item() for column in columns
-            )
-            event = EventId(spec.tag, phase, writer, slice_, attempt, sequence).text()
-            if ok or event in seen:
-                yield Execution(
-                    event, dags[phase], phase, part.first + place, t0_ns, t1_ns, t4_ns, arrived, ends.get(event)
-                )
-
-
-def _other(spec: TrialSpec, event: str, ends: Mapping[str, DagEnd]) -> Execution | None:
-    """Return an execution of which the writers' records tell nothing; None for a canary, which has no tasks."""
-    identity = parse_event_id(event)
-    dags = _dags_by_phase(spec)
-    if identity is None or identity.phase == CANARY_PHASE or identity.phase not in dags:
-        return None
-    return Execution(event, dags[identity.phase], identity.phase, None, 0, 0, 0, arrived=False, end=ends.get(event))
-
-
-def _dags_by_phase(spec: TrialSpec) -> dict[int, Dag]:
-    return {number: spec.offered.dag_of(phase) for number, phase in enumerate(spec.offered.phases)}
+            *identity, t0_ns, t1_ns, t4_ns, arrived, is_acknowledged = (column[place].item() for column in columns)
+            event = EventId(tag, *identity).text()
+            yield event, identity[0], (part.first + place, t0_ns, t1_ns, t4_ns, arrived), is_acknowledged
 
 
 class ExecutionTasks:
@@ -175,17 +162,16 @@ class TaskParts(NamedTuple):
 
 def task_parts(row: TaskRow) -> TaskParts:
     """Return a task's parts."""
-    get, put = (passing_ns(blob for blob in row.blobs if blob.operation == way) for way in ("get", "put"))
+    get, put = (passing_ns([blob for blob in row.blobs if blob.operation == way]) for way in ("get", "put"))
     connecting = row.open_ns + connecting_ns(row.blobs)
     known = connecting + row.input_ns + get + row.compute_ns + put
     rest = row.ended_ns - row.began_ns - known
     return TaskParts(connecting, row.input_ns, get, row.compute_ns, put, rest)
 
 
-def passing_ns(blobs: Iterable[BlobRow]) -> int:
+def passing_ns(blobs: Sequence[BlobRow]) -> int:
     """Return how long some transfers took: the times at which any was on its way, and all coding, which is apart."""
-    found = tuple(blobs)
-    return covered((blob.began_ns, blob.ended_ns) for blob in found) + sum(blob.code_ns for blob in found)
+    return covered((blob.began_ns, blob.ended_ns) for blob in blobs) + sum(blob.code_ns for blob in blobs)
 
 
 def connecting_ns(blobs: Sequence[BlobRow]) -> int:
@@ -210,15 +196,14 @@ class LevelTimes(NamedTuple):
 
 def level_times(tasks: ExecutionTasks) -> tuple[LevelTimes, ...]:
     """Return the levels of an execution of which every task has a row."""
-    return tuple(_level(tasks, stages) for stages in tasks.dag.levels)
-
-
-def _level(tasks: ExecutionTasks, stages: tuple[Stage, ...]) -> LevelTimes:
-    begins_ns = tasks.first_begins(stages)
-    critical = max((row for stage in stages for row in tasks.of(stage)), key=lambda row: row.ended_ns)
-    first = tasks.attempts[critical.stage, critical.index][0]
-    begun_ns = first.began_ns if first.attempt == 0 else min(*begins_ns, first.began_ns)
-    return LevelTimes(min(begins_ns), max(begins_ns), critical, begun_ns)
+    levels = []
+    for stages in tasks.dag.levels:
+        begins_ns = tasks.first_begins(stages)
+        critical = max((row for stage in stages for row in tasks.of(stage)), key=lambda row: row.ended_ns)
+        first = tasks.attempts[critical.stage, critical.index][0]
+        begun_ns = first.began_ns if first.attempt == 0 else min(*begins_ns, first.began_ns)
+        levels.append(LevelTimes(min(begins_ns), max(begins_ns), critical, begun_ns))
+    return tuple(levels)
 
 
 def before_ns(execution: Execution, levels: tuple[LevelTimes, ...]) -> list[int]:
@@ -231,7 +216,7 @@ def critical_path(execution: Execution, levels: tuple[LevelTimes, ...]) -> dict[
     """Return the parts of the critical path, which add up to t4 - t0."""
     start, *barriers = before_ns(execution, levels)
     parts = [task_parts(level.critical) for level in levels]
-    path: dict[PathPart, int] = {
+    return {
         "late": execution.t1_ns - execution.t0_ns,
         "start": start,
         "dispatch": sum(level.begun_ns - level.first_ns for level in levels),
@@ -245,4 +230,3 @@ def critical_path(execution: Execution, levels: tuple[LevelTimes, ...]) -> dict[
         "barrier": sum(barriers),
         "end": execution.t4_ns - levels[-1].critical.ended_ns,
     }
-    return path

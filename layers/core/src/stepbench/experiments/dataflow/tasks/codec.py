@@ -133,18 +133,20 @@ def _buffers_of(view: memoryview, start: int, sizes: Sequence[int]) -> list[memo
 def _form_of(value: Value, buffers: list[memoryview], path: str) -> Any:  # noqa: ANN401 -- JSON
     """Return a value's form in the header; what is long goes into the buffers."""
     match value:
-        case None | bool() | int() | float():
+        case str() if len(value) > _INLINE_CHARS:
+            return {"text": _add(memoryview(value.encode("utf-8", "surrogatepass")), buffers)}
+        case None | bool() | int() | float() | str():
             return value
-        case str():
-            return value if len(value) <= _INLINE_CHARS else {"text": _add(_utf8(value), buffers)}
         case bytes() | bytearray() | memoryview():
             return {"bytes": _add(_flat(value, path), buffers)}
         case list() | tuple():
             return [_form_of(each, buffers, f"{path}[{place}]") for place, each in enumerate(value)]
         case dict():
-            return {
-                "dict": {_text(name, path): _form_of(each, buffers, f"{path}.{name}") for name, each in value.items()}
-            }
+            for name in value:
+                if not isinstance(name, str):
+                    message = f"{path} has the key {name!r}, and keys have to be text"
+                    raise NotEncodableError(message)
+            return {"dict": {name: _form_of(each, buffers, f"{path}.{name}") for name, each in value.items()}}
         case _:
             return {"array": _array_form(value, buffers, path)}
 
@@ -169,20 +171,9 @@ def _flat(value: bytes | bytearray | memoryview, path: str) -> memoryview:
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
-def _utf8(text: str) -> memoryview:
-    return memoryview(text.encode("utf-8", "surrogatepass"))
-
-
 def _add(buffer: memoryview, buffers: list[memoryview]) -> int:
     buffers.append(buffer)
     return len(buffers) - 1
-
-
-def _text(name: object, path: str) -> str:
-    if not isinstance(name, str):
-        message = f"{path} has the key {name!r}, and keys have to be text"
-        raise NotEncodableError(message)
-    return name
 
 
 def _value_of(form: Any, buffers: Sequence[memoryview]) -> Value:  # noqa: ANN401 -- JSON

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from stepbench.contracts.dataflow.rows import BlobRow
+from stepbench.drivers.blobs import BlobTransfer
 from stepbench.experiments.dataflow.tasks.codec import CodecError, decode, encode
 from stepbench.model.errors import TIMEOUT
 from stepbench.model.request import Outcome
@@ -14,18 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from stepbench.clock import Clock
-    from stepbench.drivers.blobs import BlobStore, BlobTransfer
+    from stepbench.drivers.blobs import BlobStore
     from stepbench.experiments.dataflow.tasks.application import Value
 
 IN_FLIGHT = 8
 """The most gets or puts of one task at once."""
-
-
-_OUTCOMES: dict[Outcome, Literal["ok", "failed", "unknown"]] = {
-    Outcome.OK: "ok",
-    Outcome.FAILED: "failed",
-    Outcome.UNKNOWN: "unknown",
-}
 
 
 class TaskError(Exception):
@@ -38,33 +32,27 @@ class _Passage:
     def __init__(self, name: str, operation: Literal["put", "get"], blob: bytes = b"") -> None:
         self.name, self.operation = name, operation
         self.blob: bytes | bytearray = blob
-        self.blob_bytes = len(blob)
-        self.began_ns = self.code_ns = self.connect_ns = self.wait_ns = self.whole_ns = self.requests = 0
-        self.outcome, self.error = Outcome.UNKNOWN, ""
+        self.code_ns = self.connect_ns = 0
+        self.transfer = BlobTransfer(0, 0, 0, len(blob), 0, Outcome.UNKNOWN, "")
 
     def take(self, transfer: BlobTransfer) -> None:
         """Note what came of it; until now, `began_ns` was when it was asked for."""
-        self.connect_ns = max(0, transfer.began_ns - self.began_ns)
-        self.began_ns, self.wait_ns, self.whole_ns = transfer.began_ns, transfer.wait_ns, transfer.whole_ns
-        self.blob_bytes, self.requests = transfer.blob_bytes, transfer.requests
-        self.outcome, self.error = transfer.outcome, transfer.error
-        if self.outcome is not Outcome.OK:
-            self.error = self.error or self.outcome.name.lower()
+        self.connect_ns = max(0, transfer.began_ns - self.transfer.began_ns)
+        is_ok = transfer.outcome is Outcome.OK
+        error = transfer.error if is_ok else transfer.error or transfer.outcome.name.lower()
+        self.transfer = transfer._replace(error=error)
+
+    def note(self, **fields: Any) -> None:  # noqa: ANN401 -- a transfer's fields
+        """Note what is known of the transfer."""
+        self.transfer = self.transfer._replace(**fields)
 
     def row(self) -> BlobRow:
-        return BlobRow(
-            object=self.name,
-            operation=self.operation,
-            began_ns=self.began_ns,
-            code_ns=self.code_ns,
-            connect_ns=self.connect_ns,
-            wait_ns=self.wait_ns,
-            whole_ns=self.whole_ns,
-            blob_bytes=self.blob_bytes,
-            requests=self.requests,
-            outcome=_OUTCOMES[self.outcome],
-            error=self.error,
-        )
+        own = {"object": self.name, "operation": self.operation, "code_ns": self.code_ns, "connect_ns": self.connect_ns}
+        outcome = self.transfer.outcome.name.lower()
+        return BlobRow.model_validate(self.transfer._asdict() | own | {"outcome": outcome})
+
+    def failure(self) -> TaskError:
+        return TaskError(f"{self.operation} {self.name}: {self.transfer.error}")
 
 
 class ObjectPassages:
@@ -125,8 +113,8 @@ class ObjectPassages:
         try:
             return decode(passage.blob, self._key_of(passage.name))
         except CodecError as error:
-            passage.outcome, passage.error = Outcome.FAILED, str(error)
-            raise _failure(passage) from error
+            passage.note(outcome=Outcome.FAILED, error=str(error))
+            raise passage.failure() from error
         finally:
             passage.code_ns = self._clock.now_ns() - began_ns
             passage.blob = b""
@@ -139,8 +127,8 @@ class ObjectPassages:
         workers = [self._pass_some(waiting, one) for _ in range(min(IN_FLIGHT, len(passages)))]
         await asyncio.gather(*workers)
         for passage in passages:
-            if passage.error:
-                raise _failure(passage)
+            if passage.transfer.error:
+                raise passage.failure()
 
     async def _pass_some(
         self, waiting: Iterator[_Passage], one: Callable[[_Passage], Coroutine[None, None, None]]
@@ -149,16 +137,17 @@ class ObjectPassages:
             if self._has_failed:
                 return
             self._started.append(passage)
-            passage.began_ns = self._clock.now_ns()
+            began_ns = self._clock.now_ns()
+            passage.note(began_ns=began_ns)
             try:
                 await one(passage)
             except asyncio.CancelledError:  # whether it was done, nobody knows
-                passage.whole_ns, passage.error = self._clock.now_ns() - passage.began_ns, TIMEOUT
+                passage.note(whole_ns=self._clock.now_ns() - began_ns, error=TIMEOUT)
                 raise
             except Exception as error:  # noqa: BLE001 -- against its contract, and this task's failure all the same
-                passage.whole_ns = self._clock.now_ns() - passage.began_ns
-                passage.error = f"{type(error).__name__} in the driver: {error}"
-            self._has_failed = self._has_failed or bool(passage.error)
+                message = f"{type(error).__name__} in the driver: {error}"
+                passage.note(whole_ns=self._clock.now_ns() - began_ns, error=message)
+            self._has_failed = self._has_failed or bool(passage.transfer.error)
 
     async def _get(self, passage: _Passage) -> None:
         passage.blob, transfer = await self._store.get(self._key_of(passage.name))
@@ -168,7 +157,3 @@ class ObjectPassages:
         transfer = await self._store.put(self._key_of(passage.name), passage.blob)
         passage.blob = b""
         passage.take(transfer)
-
-
-def _failure(passage: _Passage) -> TaskError:
-    return TaskError(f"{passage.operation} {passage.name}: {passage.error}")

@@ -10,6 +10,7 @@ import asyncio
 import json
 import threading
 import time
+from collections import Counter
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -189,10 +190,7 @@ class _Attempt:
         )
 
     def _parts(self) -> dict[str, int]:
-        parts: dict[str, int] = {}
-        for each in written_by(self._dag, self.stage, self._item.index):
-            parts[each.consumer] = parts.get(each.consumer, 0) + 1
-        return parts
+        return dict(Counter(each.consumer for each in written_by(self._dag, self.stage, self._item.index)))
 
     async def _compute(self, call: TaskCall) -> TaskAnswer:
         name, began_ns = self.stage.task, self._clock.now_ns()
@@ -214,7 +212,10 @@ class _Attempt:
             self._invocation.sandbox.is_spoiled = True
             raise
         except Exception as error:
-            raise _task_error(what, error) from error
+            text = str(error)
+            if not isinstance(error, ApplicationError):
+                text = f"{type(error).__name__} in {what}: {text}"
+            raise TaskError(text) from error
 
     def _outputs_of(self, answer: TaskAnswer) -> tuple[list[str], list[Value]]:
         """Return the names and the values of the objects to write, and keep the result."""
@@ -225,11 +226,6 @@ class _Attempt:
             raise TaskError(message)
         objects = written_by(self._dag, self.stage, self._item.index)
         return [each.name for each in objects], [answer.outputs[each.consumer][each.part] for each in objects]
-
-
-def _task_error(what: str, error: Exception) -> TaskError:
-    text = str(error)
-    return TaskError(text if isinstance(error, ApplicationError) else f"{type(error).__name__} in {what}: {text}")
 
 
 def _as_text(result: Value) -> str:
