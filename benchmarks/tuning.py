@@ -31,7 +31,7 @@ from stepbench.contracts.tuning import Expected, StoreWorkload, TunedModel
 from stepbench.errors import LocalEnvironmentError
 from stepbench.experiments.dataflow.report.words import format_configuration
 from stepbench.tuning.decision import Analyser, Moment
-from stepbench.tuning.throughput import left_out
+from stepbench.tuning.models import left_out
 from stepbench_tools.local.paths import find_paths
 from stepbench_tools.local.stores.cassandra.configuration import as_released, find_installation, jars_of
 from stepbench_tools.local.tuning.nodes import Fleet

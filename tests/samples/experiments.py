@@ -22,7 +22,7 @@ from tests.samples.results import (
     window_of_writes,
 )
 
-from stepbench.analysis.share import trigger_shares
+from stepbench.analysis.application import trigger_shares
 from stepbench.contracts.chart_data import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StepSpan, WindowSpan
 from stepbench.contracts.cost import Cost
 from stepbench.contracts.findings import ChangePoint, Comparison, Modality

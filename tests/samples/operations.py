@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tests.samples.results import accounting, ecdf_curve, latency, replication, series_point, trial_summary
 
-from stepbench.analysis.comparability import flatten_setup
-from stepbench.analysis.groups import group_results
+from stepbench.analysis.comparability import flatten_setup, group_results
 from stepbench.analysis.verdicts import describe_emulated, plan_verdicts
 from stepbench.contracts.chart_data import BoxStats, EcdfCurve, PhaseSpan, SeriesPoint
 from stepbench.contracts.cost import Cost

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from stepbench.analysis.delays import delayed, find_standstills
+from stepbench.analysis.stalls import delayed, find_standstills
 from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.records.join.sent import UNRECORDED

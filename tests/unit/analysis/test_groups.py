@@ -8,7 +8,7 @@ from tests.samples.estimates import numbers
 from tests.samples.finished_trials import AnalysedTrial
 from tests.samples.results import sample_results
 
-from stepbench.analysis.groups import group_results
+from stepbench.analysis.comparability import group_results
 from stepbench.contracts.measures import Estimate, WindowResult
 from stepbench.contracts.result import TrialSummary
 from stepbench.records.storage import layout

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepbench.analysis.traces import FunctionTime, fill_durations, function_times
+from stepbench.analysis.application import FunctionTime, fill_durations, function_times
 from stepbench.contracts.plan import Application
 from stepbench.errors import Problem
 

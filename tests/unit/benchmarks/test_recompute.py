@@ -18,7 +18,7 @@ from tests.samples.dag_rows import dag_end, event_text
 from tests.samples.finished_dags import FinishedDags, fork_rows
 from tests.samples.finished_trials import PHASES, AnalysedTrial, watched_with_a_gap
 
-from stepbench.analysis.groups import group_results
+from stepbench.analysis.comparability import group_results
 from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.result import RunSummary
 from stepbench.contracts.runs import RenderReportInput

@@ -6,8 +6,7 @@ import pytest
 from tests.samples.templates import ROOT, load_template
 
 from stepbench.costs import standing as module
-from stepbench.costs.price_table import find_price
-from stepbench.costs.prices import HOURS_PER_MONTH, bill
+from stepbench.costs.prices import HOURS_PER_MONTH, bill, find_price
 from stepbench.costs.standing import Deployment, hours, parse_options, standing
 
 TEMPLATE = load_template(ROOT / "template.yaml")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepbench.analysis.share import TrialMedian, share
+from stepbench.analysis.application import TrialMedian, share
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import DynamoDbTarget, RedisTarget

@@ -8,7 +8,7 @@ from tests.samples.experiments import sample_applications
 from tests.samples.operations import over_trials
 from tests.samples.results import changed, checked_pair, checked_summary, sample_manifest, sample_summary
 
-from stepbench.analysis.share import trigger_shares
+from stepbench.analysis.application import trigger_shares
 from stepbench.contracts.measures import Estimate
 from stepbench.experiments.report.page import render_page
 from stepbench.report.comparisons import (

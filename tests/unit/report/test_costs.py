@@ -9,7 +9,7 @@ from tests.unit.analysis.test_run_costs import NODES, USE, item, measured, spent
 
 from stepbench.analysis.run_costs import per_dollar, run_cost
 from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
-from stepbench.costs.price_table import unit_price
+from stepbench.costs.prices import unit_price
 from stepbench.costs.standing import Deployment
 from stepbench.experiments.report.page import render_page
 from stepbench.experiments.report.tables import render_csv

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tests.samples.results import changed, sample_page
 
-from stepbench.analysis.deliveries import describe_batches
+from stepbench.analysis.functions import describe_batches
 from stepbench.report.deliveries import describe_deliveries
 
 if TYPE_CHECKING:

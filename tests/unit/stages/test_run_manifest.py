@@ -17,7 +17,7 @@ from stepbench import __version__
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.runs import RunRecord
-from stepbench.costs.price_table import table_date
+from stepbench.costs.prices import table_date
 from stepbench.records.formats.second_sources import PATTERN
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample

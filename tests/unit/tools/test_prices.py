@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from stepbench.costs import prices
-from stepbench.costs.price_table import (
+from stepbench.costs.prices import (
     DEFAULT_REGION,
+    Price,
     PriceFilter,
     PriceRow,
     PriceTable,
     describe_prices,
     find_price,
+    instance,
     price_table,
 )
-from stepbench.costs.prices import Price, instance
 from stepbench_tools.prices import ListedPrice, PriceListError, asked_for, find_filter, refresh, select
 
 TABLE = price_table()

@@ -10,7 +10,7 @@ from tests.samples.tuning import BROADCAST, CACHED, LEVELED
 
 from stepbench.contracts.tuning import CassandraConfiguration
 from stepbench.errors import TargetUnavailableError
-from stepbench.tuning.ranges import advised, needs_restart, ranges_for
+from stepbench.tuning.models import advised, needs_restart, ranges_for
 from stepbench_tools.tuning import Evaluation, confirm, kept_share, pulls_of, search, successive_rejects
 
 RANGES = ranges_for(cores=2, heap_mib=1024)

@@ -6,11 +6,12 @@ from contextlib import nullcontext
 
 import pytest
 from tests.samples.dags import dataflow_trial
-from tests.samples.tuning import CACHED, model
+from tests.samples.tuning import BROADCAST, CACHED, LEVELED, POINTS, SCATTER, model
 
+from stepbench.contracts.tuning import StoreWorkload
 from stepbench.errors import PlanError, raise_problems
 from stepbench.planning import parse_plan
-from stepbench.tuning.models import find_model, model_problems
+from stepbench.tuning.models import Throughput, find_model, left_out, model_problems
 
 
 def test_a_model_that_comes_along_is_taken_as_it_is() -> None:
@@ -33,3 +34,42 @@ def test_a_run_whose_model_does_not_ship_is_refused_before_anything_is_made() ->
         plan = parse_plan({"name": "plan", "trials": [trial]})
         with pytest.raises(PlanError, match="elsewhere") if refused else nullcontext():
             raise_problems(model_problems(plan))
+
+
+def test_a_measured_point_is_its_median() -> None:
+    """One slow start must not drag a configuration along: of 90, 100 and 130 the model knows 100."""
+    throughput = Throughput(POINTS)
+    assert throughput.per_s(SCATTER, None) == pytest.approx(100)
+    assert throughput.per_s(BROADCAST, CACHED) == pytest.approx(300)
+
+
+def test_half_way_between_two_workloads_it_is_their_geometric_mean() -> None:
+    """By hand: 0.7 of reads is as far from 0.5 as from 0.9, and the root of 100 x 200 is 141.4."""
+    between = SCATTER.model_copy(update={"read_share": 0.7})
+    assert Throughput(POINTS[::3]).per_s(between, None) == pytest.approx(141.42, rel=1e-4)
+
+
+def test_sizes_and_clients_are_apart_by_octaves() -> None:
+    """From 64 KiB to 256 KiB it is as far as from there to 1 MiB."""
+    sizes = [StoreWorkload(read_share=0.5, blob_bytes=each * 1024, clients=8) for each in (64, 1024, 256)]
+    points = [each.model_copy(update={"workload": size}) for each, size in zip(POINTS[::3], sizes, strict=False)]
+    assert Throughput(points).per_s(sizes[2], None) == pytest.approx(141.42, rel=1e-4)
+
+
+def test_what_was_not_measured_is_not_promised_the_best_gain() -> None:
+    """The best of a few is partly luck: its neighbours are expected to gain less."""
+    beside = CACHED.model_copy(update={"file_cache_mib": 480})
+    assert 200 < Throughput(POINTS).per_s(BROADCAST, beside) < 300
+
+
+def test_a_model_without_its_reference_is_refused() -> None:
+    """A gain over nothing is none."""
+    with pytest.raises(ValueError, match="released configuration was not measured"):
+        Throughput(POINTS[:3] + POINTS[4:])
+
+
+def test_predictions_are_judged_by_points_that_they_have_not_seen() -> None:
+    """Otherwise each would be right, since a measured point comes back as it is."""
+    told = left_out(POINTS)
+    assert [point.configuration for point, _ in told] == [LEVELED, CACHED] * 2
+    assert all(predicted != pytest.approx(point.per_s[0]) for point, predicted in told)

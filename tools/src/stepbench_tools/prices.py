@@ -16,7 +16,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.costs.price_table import DEFAULT_REGION, PriceFilter, PriceRow, PriceTable, price_table
+from stepbench.costs.prices import DEFAULT_REGION, PriceFilter, PriceRow, PriceTable, price_table
 from stepbench.errors import StepbenchError
 
 if TYPE_CHECKING:

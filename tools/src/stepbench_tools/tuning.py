@@ -24,7 +24,7 @@ import numpy as np
 from stepbench.contracts.tuning import CassandraConfiguration, Confirmation
 from stepbench.errors import MissingLibraryError, StepbenchError
 from stepbench.stats.quantiles import at_level, min_sample, order_statistic_levels
-from stepbench.tuning.ranges import CACHE_STEP_MIB
+from stepbench.tuning.models import CACHE_STEP_MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import optuna
 
     from stepbench.contracts.tuning import StoreWorkload
-    from stepbench.tuning.ranges import Ranges
+    from stepbench.tuning.models import Ranges
 
 BUDGET, LEAST_BUDGET, FINALISTS, PULLS = 30, 3, 4, 8
 """Evaluations in all, at most and at least; how many of the found are evaluated again, and how often all together."""

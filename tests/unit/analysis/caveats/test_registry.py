@@ -8,8 +8,8 @@ from tests.samples.finished_trials import SECOND_NS, START_NS
 from tests.samples.finished_trials import AnalysedTrial as Trial
 from tests.samples.records import t4_item
 
-from stepbench.analysis.caveats.findings import Findings
 from stepbench.analysis.caveats.windows import find_short_windows
+from stepbench.analysis.findings import Findings
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Clock
 from stepbench.errors import AccountingError

@@ -8,7 +8,7 @@ from tests.samples.dags import DIAMOND, dataflow_trial, stage
 from stepbench.contracts.plan import TrialPlan
 from stepbench.costs import prices
 from stepbench.costs.assumptions import MOST
-from stepbench.costs.price_table import price_table
+from stepbench.costs.prices import price_table
 from stepbench.costs.standing import Deployment
 from stepbench.experiments.dataflow.offering import (
     MODELLED_LOCALLY,

@@ -10,7 +10,7 @@ import pytest
 from botocore.stub import Stubber
 from tests.unit.tools.test_prices import catalogue
 
-from stepbench.costs.price_table import DEFAULT_REGION, price_table
+from stepbench.costs.prices import DEFAULT_REGION, price_table
 from stepbench_tools.cli.parser import main
 from stepbench_tools.prices import asked_for, find_filter
 

@@ -14,7 +14,7 @@ from stepbench_tools.cli.command import NOT_DONE, OK, Command, argument, message
 if TYPE_CHECKING:
     import argparse
 
-    from stepbench.costs.price_table import PriceTable
+    from stepbench.costs.prices import PriceTable
     from stepbench_tools.prices import ListedPrice
 
 API_REGION = "us-east-1"
@@ -23,7 +23,7 @@ API_REGION = "us-east-1"
 
 def prices(options: argparse.Namespace) -> int:
     """Print the region's prices; with --refresh after asking AWS for all of them."""
-    from stepbench.costs.price_table import price_table
+    from stepbench.costs.prices import price_table
 
     if not options.refresh:
         write(_text(price_table(), options.region))
@@ -45,7 +45,7 @@ def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from stepbench.costs.price_table import DEFAULT_REGION, price_table
+    from stepbench.costs.prices import DEFAULT_REGION, price_table
     from stepbench.wire.http1.boto import bounded_client
     from stepbench_tools.prices import PriceListError, asked_for, find_filter, refresh, select
 
@@ -73,7 +73,7 @@ def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]
 
 def _text(table: PriceTable, region: str) -> str:
     """Return a line for each price, with what it is of where the table has none of the region."""
-    from stepbench.costs.price_table import DEFAULT_REGION, unit_price
+    from stepbench.costs.prices import DEFAULT_REGION, unit_price
 
     keys = sorted(table.regions[DEFAULT_REGION] | table.regions.get(region, {}))
     width = max(map(len, keys))

@@ -57,7 +57,7 @@ def workloads_of(plan: Plan) -> tuple[StoreWorkload, ...]:
     """
     from stepbench.contracts.target import CassandraTarget
     from stepbench.contracts.tuning import AdaptiveTuning, StaticTuning
-    from stepbench.tuning.expected import workload_of
+    from stepbench.tuning.decision import workload_of
 
     found = []
     for trial in plan.offered_trials:

@@ -21,7 +21,7 @@ from stepbench.contracts.across_trials import ClockCheck, ClockComparison, Ks
 from stepbench.contracts.findings import Replication
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.target import DynamoDbTarget
-from stepbench.stats.two_sample import kolmogorov_smirnov
+from stepbench.stats.tails import kolmogorov_smirnov
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.findings import Findings
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.records.formats.columns import ColumnFile
     from stepbench.records.formats.t4_items import T4Item

@@ -1,5 +1,5 @@
 """
-Which trials differ in one setting only, or in their clients only, however the plan has them.
+Which trials differ in one setting only, or in their clients only, however the plan has them; and repeats together.
 
 Their setups are compared (`TrialSummary.setup`), so that trials which the plan writes out are found as those of a
 matrix are. In plain Python, since the report's function starts without NumPy.
@@ -12,12 +12,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
-from stepbench.contracts.experiment import traits_of
+from stepbench.contracts.across_trials import GroupResult, GroupWindow
+from stepbench.contracts.experiment import HEADLINE_QUANTILES, traits_of
 from stepbench.errors import without_queries
+from stepbench.stats.over_runs import mean_over_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import AnyTrial, TrialSpec
     from stepbench.contracts.result import Scalar, TrialSummary
@@ -190,3 +193,42 @@ def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Scalar]]:  # noq
             yield from _flatten(inner, f"{path}[{place}]")
     else:
         yield path, value
+
+
+def group_results(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> tuple[GroupResult, ...]:
+    """
+    Return one result for each group; none for a plan without repeats and matrix.
+
+    Args:
+        trials: the run's.
+        listed: the groups' names in the order of the plan. Others come after them, in the order of their first trials.
+    """
+    if not any(trial.repeat or trial.point for trial in trials):
+        return ()
+    groups: dict[str, list[TrialSummary]] = {}
+    for trial in trials:
+        groups.setdefault(trial.group or trial.name, []).append(trial)
+    names = sorted(groups, key=lambda name: listed.index(name) if name in listed else len(listed))
+    return tuple(_group_result(name, groups[name]) for name in names)
+
+
+def _group_result(name: str, members: Sequence[TrialSummary]) -> GroupResult:
+    runs: dict[tuple[str, str], list[WindowResult]] = {}
+    for trial in members:
+        for window in trial.windows:
+            own = runs.setdefault((window.phase, window.name), [])
+            if not trial.incomplete:
+                own.append(window)
+    windows = [_group_window(key, own) for key, own in runs.items()]
+    return GroupResult(
+        name=name, trials=tuple(trial.index for trial in members), point=members[0].point, windows=tuple(windows)
+    )
+
+
+def _group_window(key: tuple[str, str], runs: list[WindowResult]) -> GroupWindow:
+    return GroupWindow(
+        phase=key[0],
+        window=key[1],
+        runs=len(runs),
+        **{name: mean_over_runs([getattr(run.latency_ms, name) for run in runs]) for name in HEADLINE_QUANTILES},
+    )

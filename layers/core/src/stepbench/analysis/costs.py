@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepbench.analysis.contribution import OwnUsage
     from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.findings import OwnUsage
     from stepbench.contracts.capacity import Capacity
     from stepbench.contracts.cost import Cost
     from stepbench.contracts.plan import TrialPlan

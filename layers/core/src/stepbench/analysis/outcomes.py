@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.findings import Findings
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.records.join.joined import Joined
 

@@ -20,8 +20,8 @@ from stepbench.records.formats.t4_lines import is_logged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.findings import Findings
     from stepbench.records.formats.t4_items import T4Item
     from stepbench.records.formats.t4_lines import T4Line
 

@@ -16,12 +16,13 @@ from stepbench.analysis.effects import finding_of, is_worse
 from stepbench.analysis.followed_series import (
     Followed,
     began_acknowledged,
+    describe,
+    describe_gone,
     find_shifts,
     find_spikes,
     follow,
     scheduled_run,
 )
-from stepbench.analysis.regression_text import describe, describe_gone
 from stepbench.analysis.series_detector import MIN_HISTORY, STEPS, ramp_end
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import TELLING, DetectorSettings, NamedRun, Regressions, SeriesFinding

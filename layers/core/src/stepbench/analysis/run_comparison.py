@@ -10,8 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.effects import Runs, compare_runs, compare_shares, has_regressed
-from stepbench.analysis.likeness import compare_sides
-from stepbench.analysis.pairs import Group, find_groups
+from stepbench.analysis.pairs import Group, compare_sides, find_groups
 from stepbench.analysis.slow_spells import undecide_tails
 from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, comparison_caveats, group_spells, make_verdict
 from stepbench.contracts.across_trials import ComparedCaveat, RunComparison

@@ -9,8 +9,7 @@ from stepbench.contracts.cost import PARTS, CostItem, PerDollar, RunCost
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.measures import Estimate
 from stepbench.costs.actual import LATER, run_items
-from stepbench.costs.price_table import describe_prices
-from stepbench.costs.prices import bill
+from stepbench.costs.prices import bill, describe_prices
 from stepbench.costs.standing import hours, standing
 from stepbench.costs.transitions import run_transitions
 from stepbench.stats.over_runs import mean_over_runs, ratio

@@ -1,5 +1,5 @@
 """
-The trial on its time axis, which begins with its first t0.
+The trial on its time axis, which begins with its first t0: phases, stalls, and events by second.
 
 Events are counted by the second in which they were due, some seconds of all writers at a time.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from stepbench.analysis.latency import as_ms, collect, latency_of
 from stepbench.analysis.windows import NS_PER_S
-from stepbench.contracts.chart_data import PhaseSpan, SeriesPoint, StepSpan, WindowSpan
+from stepbench.contracts.chart_data import PhaseSpan, SeriesPoint, StallSpan, StepSpan, WindowSpan
 from stepbench.model.request import Outcome
 from stepbench.stats.quantiles import BySecond, by_second
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.latency import Measure
+    from stepbench.analysis.stalls import Stall
     from stepbench.contracts.phase import Phase
     from stepbench.records.join.joined import Joined
 
+MAX_STALLS = 200
 _AT_ONCE = 1 << 18
 """Events, of all writers, that are counted at a time."""
 
@@ -99,6 +101,22 @@ def phase_spans(evidence: Evidence) -> tuple[PhaseSpan, ...]:
             ),
         )
         for phase, start_ns in sorted(evidence.records.starts_ns.items())
+    )
+
+
+def stall_spans(evidence: Evidence, stalls: Sequence[Stall]) -> tuple[StallSpan, ...]:
+    """Return where stalls lie on the trial's time axis; of very many the longest."""
+    zero_ns = _zero_ns(evidence)
+    longest = sorted(stalls, key=lambda stall: stall.length_ns, reverse=True)[:MAX_STALLS]
+    return tuple(
+        StallSpan(
+            phase=evidence.spec.offered.phases[stall.phase].name,
+            from_s=(stall.begin_ns - zero_ns) / NS_PER_S,
+            to_s=(stall.end_ns - zero_ns) / NS_PER_S,
+            in_flight=stall.in_flight,
+            events=stall.events,
+        )
+        for stall in sorted(longest)
     )
 
 

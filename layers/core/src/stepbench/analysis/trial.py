@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.analysis.caveats.findings import Findings
-from stepbench.analysis.caveats.registry import find_caveats
+from stepbench.analysis.caveats import find_caveats
 from stepbench.analysis.clocks import measure_clock, window_samples
 from stepbench.analysis.comparability import place_in_run
-from stepbench.analysis.contribution import OwnAnalysis
 from stepbench.analysis.costs import trial_cost
-from stepbench.analysis.deliveries import count_deliveries
 from stepbench.analysis.distributions import box, comparisons, modality, replication, window_curve
 from stepbench.analysis.evidence import FLOOR_PER_S, gather
-from stepbench.analysis.found_rate import found_rate
-from stepbench.analysis.functions import lines_by_function, median_of, summarise_function
+from stepbench.analysis.findings import Findings, OwnAnalysis
+from stepbench.analysis.functions import count_deliveries, lines_by_function, median_of, summarise_function
 from stepbench.analysis.latency import (
     NS_PER_MS,
     after_ack,
@@ -29,11 +26,10 @@ from stepbench.analysis.latency import (
     to_event,
 )
 from stepbench.analysis.outcomes import count_errors
-from stepbench.analysis.precision import stopped_phases
+from stepbench.analysis.precision import found_rate, stopped_phases
 from stepbench.analysis.rates import change_points, rates
-from stepbench.analysis.stall_report import stall_spans
 from stepbench.analysis.stalls import find_stalls
-from stepbench.analysis.timeline import phase_spans, series
+from stepbench.analysis.timeline import phase_spans, series, stall_spans
 from stepbench.analysis.windows import measured_windows
 from stepbench.contracts.documents import Failure
 from stepbench.contracts.measures import Latency, WindowResult

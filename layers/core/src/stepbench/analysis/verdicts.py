@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.analysis.comparability import STORE, format_value, shorten_path
 from stepbench.analysis.effects import Runs, compare_runs, undecided_effects
-from stepbench.analysis.likeness import EMULATED
-from stepbench.analysis.pairs import TRIAL, find_groups, find_pairs
+from stepbench.analysis.pairs import EMULATED, TRIAL, find_groups, find_pairs
 from stepbench.analysis.slow_spells import SLOW_MACHINE, spells_of, undecide_tails
 from stepbench.analysis.verdict_text import (
     describe_effects,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.analysis.backlog import find_backlog
 from stepbench.analysis.latency import (
     Ascending,
     after_ack,
@@ -23,14 +22,13 @@ from stepbench.contracts.experiment import measure_of
 from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.stats.estimates import Sample
-from stepbench.stats.trend import find_trend
+from stepbench.stats.trend import find_backlog, find_trend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from stepbench.analysis.backlog import Backlog
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.latency import Measure
     from stepbench.contracts.measures import Latency
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan
     from stepbench.records.join.joined import Joined
     from stepbench.records.join.sent import Ints
-    from stepbench.stats.trend import Trend
+    from stepbench.stats.trend import Backlog, Trend
 
 NS_PER_S = 1_000_000_000
 _BEFORE_ARRIVAL = (lateness, service, response_write, to_event)

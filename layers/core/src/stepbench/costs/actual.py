@@ -23,8 +23,7 @@ from stepbench.costs.estimate import (
     store_lines,
     writer_seconds,
 )
-from stepbench.costs.price_table import describe_prices
-from stepbench.costs.prices import DAYS_PER_MONTH, Amount, Offered, bill, line
+from stepbench.costs.prices import DAYS_PER_MONTH, Amount, Offered, bill, describe_prices, line
 from stepbench.costs.standing import LOAD_HOST, hours, standing
 
 if TYPE_CHECKING:

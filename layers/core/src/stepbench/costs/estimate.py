@@ -13,24 +13,23 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.capacity import AutoscaledCapacity, Capacity, OnDemandCapacity, ProvisionedCapacity
 from stepbench.contracts.experiment import measure_of
 from stepbench.contracts.phase import MAX_PRECISION_CHECKS
 from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.costs import prices
-from stepbench.costs.dsql import dsql_lines
-from stepbench.costs.dynamodb import dynamodb_lines
-from stepbench.costs.expected_load import events, load_s, offered_s, share_needed
-from stepbench.costs.postgresql import aurora_lines
+from stepbench.costs.assumptions import events, load_s, offered_s, share_needed
+from stepbench.costs.dynamodb import blob_write_units, dynamodb_lines
 from stepbench.costs.prices import Offered, bill, line
-from stepbench.costs.redis import elasticache_lines
+from stepbench.costs.stores import aurora_lines, dsql_lines, elasticache_lines
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.records.formats.t4_lines import SAMPLE_EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.plan import AnyTrial, TrialPlan
     from stepbench.costs.assumptions import Assumptions
     from stepbench.costs.prices import Amount, CostEstimate
 
@@ -229,3 +228,30 @@ def _watch_s(trial: TrialPlan, assumed: Assumptions) -> float:
     """A watcher is there from the canaries to the last arrival, or to the drain limit."""
     drain_s = trial.drain_limit_s if assumed.drains else 0
     return load_s(trial, assumed) + drain_s + assumed.ready_s * (1 + len(trial.phases))
+
+
+def peak_per_s(trial: AnyTrial) -> float:
+    """Return the highest rate that is offered; closed loops have none that a plan knows."""
+    return max((step.rate_per_s for phase in trial.phases for step in phase.load), default=0.0)
+
+
+def peak_units(trial: TrialPlan) -> float:
+    """Return how many write units a second the highest rate takes; 0 of a mix, whose operations have several sizes."""
+    return 0.0 if trial.workload is not None else peak_per_s(trial) * blob_write_units(trial)
+
+
+def provisioned_units(trial: AnyTrial) -> int | None:
+    """Return the most write units that a trial's table is given; None if it is paid by request all the time."""
+    if not isinstance(trial.target, DynamoDbTarget):
+        return None
+    asked: list[Capacity] = [trial.target.capacity, *(phase.scale.capacity for phase in trial.phases if phase.scale)]
+    found = [_write_units(capacity) for capacity in asked if not isinstance(capacity, OnDemandCapacity)]
+    return max(found, default=None)
+
+
+def _write_units(capacity: Capacity) -> int:
+    match capacity:
+        case ProvisionedCapacity(write_units=units) | AutoscaledCapacity(max_write_units=units):
+            return units
+        case _:
+            return 0

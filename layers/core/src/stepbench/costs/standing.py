@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.compiled import processor
 from stepbench.costs import prices
-from stepbench.costs.price_table import DEFAULT_REGION
-from stepbench.costs.prices import HOURS_PER_MONTH, Amount, instance, line
+from stepbench.costs.prices import DEFAULT_REGION, HOURS_PER_MONTH, Amount, instance, line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

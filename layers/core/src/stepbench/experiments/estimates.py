@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.costs.assumptions import AWS, MOST
-from stepbench.costs.price_table import DEFAULT_REGION
+from stepbench.costs.prices import DEFAULT_REGION
 from stepbench.experiments.registry import experiment_of
 
 if TYPE_CHECKING:

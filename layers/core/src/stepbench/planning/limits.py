@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.capacity import AutoscaledCapacity
 from stepbench.contracts.plan import offered_plan
 from stepbench.contracts.target import DynamoDbTarget
-from stepbench.costs.price_table import table_date
+from stepbench.costs.prices import table_date
 from stepbench.drivers.dynamodb import TABLE_PERIOD_S
 from stepbench.drivers.metering import metric_of, metric_parameter
 from stepbench.errors import PlanError, Problem, raise_problems

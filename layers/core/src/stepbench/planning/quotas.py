@@ -19,7 +19,7 @@ from stepbench.contracts.phase import MAX_PRECISION_CHECKS
 from stepbench.contracts.plan import offered_plan
 from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
 from stepbench.contracts.target import DynamoDbTarget
-from stepbench.costs.capacity import peak_units, provisioned_units
+from stepbench.costs.estimate import peak_units, provisioned_units
 from stepbench.errors import Problem, raise_problems
 from stepbench.experiments.dataflow.offering import transitions_of
 from stepbench.experiments.registry import experiment_of

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.plan import offered_plan
 from stepbench.costs import assumptions
-from stepbench.costs.expected_load import offered_s as expected_s
-from stepbench.costs.expected_load import share_needed
+from stepbench.costs.assumptions import offered_s as expected_s
+from stepbench.costs.assumptions import share_needed
 from stepbench.experiments.estimates import estimate
 from stepbench.experiments.registry import experiment_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
-from stepbench.costs.price_table import unit_price
+from stepbench.costs.prices import unit_price
 from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.run import trial_labels, window_rows

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.analysis.traces import fill_durations, function_times
+from stepbench.analysis.application import fill_durations, function_times
 from stepbench.digits import counted
 from stepbench.errors import Problem, raise_problems
 from stepbench.planning import refuse_on_emulator

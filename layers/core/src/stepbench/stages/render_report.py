@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from stepbench.analysis.application import trigger_shares
 from stepbench.analysis.clock_check import clock_checks
-from stepbench.analysis.comparability import place_in_run
-from stepbench.analysis.groups import group_results
-from stepbench.analysis.share import trigger_shares
+from stepbench.analysis.comparability import group_results, place_in_run
 from stepbench.analysis.verdicts import MOST_VERDICTS, describe_emulated, plan_verdicts, take_turns
 from stepbench.contracts.documents import EndedServers, Failure, SkippedTrials
 from stepbench.contracts.identity import trial_tag

@@ -21,7 +21,7 @@ from stepbench.analysis.run_costs import RunUsage, per_dollar, run_cost
 from stepbench.contracts.documents import Manifest
 from stepbench.contracts.identity import trial_tag
 from stepbench.costs.actual import ANOTHER_RUN, FunctionUsage
-from stepbench.costs.price_table import table_date
+from stepbench.costs.prices import table_date
 from stepbench.costs.standing import deployment
 from stepbench.observability import logger
 from stepbench.records.formats.second_sources import PATTERN, ReportLine, parse_reports

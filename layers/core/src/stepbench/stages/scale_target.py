@@ -19,8 +19,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import read_dag_ends
 from stepbench.stages.await_arrivals import await_arrivals
 from stepbench.stages.target_driver import open_driver, refuse_if_cancelled, undo_if_cancelled
-from stepbench.tuning.decision import Analyser, Moment, as_given, within
-from stepbench.tuning.expected import expected_from
+from stepbench.tuning.decision import Analyser, Moment, as_given, expected_from, within
 from stepbench.tuning.models import find_model
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from stepbench.contracts.tuning import ModelPoint, TunedModel
 from stepbench.digits import counted
 from stepbench.errors import LocalEnvironmentError, TargetUnavailableError
 from stepbench.experiments.dataflow.report.words import format_configuration
-from stepbench.tuning.ranges import advised, ranges_for
-from stepbench.tuning.throughput import Throughput
+from stepbench.tuning.models import Throughput, advised, ranges_for
 from stepbench_tools.tuning import BUDGET, Evaluation, confirm, search
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.analysis.delays import ON_TIME_NS, delayed, find_standstills
 from stepbench.analysis.functions import generator_cpu
 from stepbench.analysis.latency import NS_PER_MS
+from stepbench.analysis.stalls import ON_TIME_NS, delayed, find_standstills
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measures import MOST_GENERATOR_SHARE
 from stepbench.contracts.result import Caveat
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepbench.analysis.caveats.findings import Findings
-    from stepbench.analysis.delays import Span
     from stepbench.analysis.evidence import Evidence
-    from stepbench.analysis.stalls import Stall
+    from stepbench.analysis.findings import Findings
+    from stepbench.analysis.stalls import Span, Stall
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.contracts.measures import OperationsResult
     from stepbench.records.join.joined import Joined

@@ -1,18 +1,20 @@
 """
-Windows whose quantiles say less than they seem to.
+Phases and windows whose quantiles say less than they seem to.
 
-Events are too few, or resemble each other; a queue grew, or latency drifted; or clients of a closed loop waited while
-the store stood still, and offered nothing (coordinated omission).
+Events are too few, or resemble each other; the store stalled, a queue grew, or latency drifted; or clients of a closed
+loop waited while the store stood still, and offered nothing (coordinated omission).
 """
 
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.analysis.caveats.findings import STOPPED_REMEDY
+from stepbench.analysis.findings import STOPPED_REMEDY
 from stepbench.analysis.latency import NS_PER_MS
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.experiment import HEADLINE_QUANTILES
@@ -26,11 +28,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stepbench.analysis.backlog import Backlog
-    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.findings import Findings
+    from stepbench.analysis.stalls import Stall
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.stats.over_runs import Dependence
+    from stepbench.stats.trend import Backlog
 
 _SUBJECTS = {"trigger": "the trigger", "operations": "operations", "dataflow": "executions"}
 _MORE = {
@@ -189,3 +192,46 @@ def scheduled_response(service: NDArray[np.float64], interval: float) -> NDArray
     wait = walk - np.minimum.accumulate(walk)
     response: NDArray[np.float64] = wait + service
     return response
+
+
+_SHOWN = 3
+_LENGTH = attrgetter("length_ns")
+
+
+def find_stall_caveats(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """
+    Report each measured phase in which the store stalled: when, how long, how much waited.
+
+    Not the others: what is cold at first stands still in a warm-up, and that is what it is for. The time line has them.
+    """
+    zero_ns = evidence.joined.grid.timetable.first_ns()
+    for number, phase in enumerate(evidence.spec.offered.phases):
+        own = [stall for stall in findings.stalls if stall.phase == number]
+        if not phase.measured or not own:
+            continue
+        longest = max(own, key=_LENGTH)
+        at = datetime.fromtimestamp(longest.begin_ns // NS_PER_S, UTC)
+        text = (
+            f"Phase {phase.name}: the store answered nothing {_describe_span(longest, zero_ns)} of the trial "
+            f"({at:%H:%M:%S} UTC), with {counted(longest.in_flight, 'request')} in flight at its end; "
+            f"{counted(longest.events, 'event')} waited."
+        )
+        if others := [_describe_span(stall, zero_ns) for stall in own if stall is not longest]:
+            shown = ", ".join(others[:_SHOWN]) + (", …" if len(others) > _SHOWN else "")
+            total = counted(sum(stall.events for stall in own), "event")
+            text += f" It was the longest of {len(own)} stalls; the others: {shown}. In all {total} waited."
+        remedy = (
+            "Look at the store's log of that time (a pause, a flush, a fail-over). Latencies contain the wait; run the "
+            "trial again if it is not what you measure."
+        )
+        about = tuple(
+            place
+            for place, window in enumerate(findings.measured_windows)
+            if window.phase == number and any(window.meets(stall.begin_ns, stall.end_ns) for stall in own)
+        )
+        yield Caveat(kind="store_stalled", text=text, remedy=remedy, windows=about)
+
+
+def _describe_span(stall: Stall, zero_ns: int) -> str:
+    from_s, to_s = ((each - zero_ns) / NS_PER_S for each in (stall.begin_ns, stall.end_ns))
+    return f"between {from_s:.1f} s and {to_s:.1f} s"

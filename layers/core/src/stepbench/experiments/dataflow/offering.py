@@ -17,13 +17,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.plan import offered_plan
-from stepbench.costs import expected_load, prices
+from stepbench.costs import assumptions, prices
+from stepbench.costs.assumptions import events_of
 from stepbench.costs.estimate import offered_estimate
-from stepbench.costs.expected_load import events_of
-from stepbench.costs.price_table import DEFAULT_REGION, describe_prices, find_price
-from stepbench.costs.prices import HOURS_PER_MONTH, instance, line
-from stepbench.costs.redis import ECPU_BYTES
+from stepbench.costs.prices import DEFAULT_REGION, HOURS_PER_MONTH, describe_prices, find_price, instance, line
 from stepbench.costs.standing import HOST_VOLUME_GB, standing
+from stepbench.costs.stores import ECPU_BYTES
 from stepbench.errors import Problem
 from stepbench.experiments.dataflow.tasks.application_parameters import named_sources, source_problem
 from stepbench.experiments.protocol import Sandboxes
@@ -60,7 +59,7 @@ def estimate(trial: AnyTrial, assumed: Assumptions, region: str, *, at_most: boo
 
 def load_s(trial: AnyTrial, assumed: Assumptions) -> float:
     """Return how long executions are started, and the last of each phase takes."""
-    return expected_load.load_s(offered_plan(trial), assumed)
+    return assumptions.load_s(offered_plan(trial), assumed)
 
 
 def stack_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:

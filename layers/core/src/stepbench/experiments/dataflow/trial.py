@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.contribution import Contribution, OwnAnalysis, OwnUsage
 from stepbench.analysis.evidence import gather
+from stepbench.analysis.findings import Contribution, OwnAnalysis, OwnUsage
 from stepbench.analysis.precision import shorten_plan
 from stepbench.analysis.trial import NOTHING_MEASURED, trial_result
 from stepbench.contracts.dataflow.report import DataflowChartData, TuningMark

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.analysis.contribution import OwnAnalysis
 from stepbench.analysis.evidence import gather
+from stepbench.analysis.findings import OwnAnalysis
 from stepbench.analysis.functions import generator_cpu
 from stepbench.analysis.latency import NS_PER_MS
 from stepbench.analysis.trial import trial_result

@@ -18,8 +18,7 @@ from stepbench.contracts.plan import transfer_plan
 from stepbench.contracts.transfer.plan import MIB, read_limit_s
 from stepbench.costs import prices
 from stepbench.costs.actual import LATER, READS, FunctionUsage, function_amounts
-from stepbench.costs.price_table import describe_prices
-from stepbench.costs.prices import bill, line
+from stepbench.costs.prices import bill, describe_prices, line
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.errors import Problem
 from stepbench.experiments.protocol import Sandboxes

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.analysis.caveats.machine import name_this_machine
+from stepbench.analysis.caveats.conditions import name_this_machine
 from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.error_words import find_remedies
 from stepbench.analysis.functions import summarise_functions

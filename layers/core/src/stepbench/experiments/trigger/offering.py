@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.plan import offered_plan
 from stepbench.contracts.target import DynamoDbTarget
-from stepbench.costs import expected_load
-from stepbench.costs.capacity import peak_per_s, peak_units, provisioned_units
-from stepbench.costs.estimate import offered_estimate
+from stepbench.costs import assumptions
+from stepbench.costs.estimate import offered_estimate, peak_per_s, peak_units, provisioned_units
 from stepbench.experiments.protocol import Sandboxes
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def estimate(
 
 def load_s(trial: AnyTrial, assumed: Assumptions) -> float:
     """Return how long its phases are, with their rests."""
-    return expected_load.load_s(offered_plan(trial), assumed)
+    return assumptions.load_s(offered_plan(trial), assumed)
 
 
 def stack_problems(

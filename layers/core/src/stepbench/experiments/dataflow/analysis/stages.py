@@ -13,7 +13,7 @@ import numpy as np
 
 from stepbench.contracts.dataflow.result import EdgeResult, LevelResult, Spread, StageResult
 from stepbench.experiments.dataflow.analysis.executions import before_ns, task_parts
-from stepbench.stats.intervals import Series
+from stepbench.stats.dependence import DependentSeries
 from stepbench.workload.topology import edge_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def spread(values: Sequence[float] | Floats, executions: int) -> Spread:
         values: by the executions' due times.
         executions: how many they are of: no more of the values are taken as independent.
     """
-    series = Series(np.array(values, dtype=np.float64), executions)
+    series = DependentSeries(np.array(values, dtype=np.float64), executions)
     size = series.values.size
     return Spread(
         n=size,
@@ -61,7 +61,7 @@ def spread_ms(values_ns: Sequence[int] | Floats, executions: int) -> Spread:
 
 def mean_share(shares: Sequence[float]) -> Estimate:
     """Return the mean of one share an execution."""
-    return Series(np.array(shares, dtype=np.float64)).mean()
+    return DependentSeries(np.array(shares, dtype=np.float64)).mean()
 
 
 class StageTally:

@@ -27,7 +27,7 @@ from stepbench.experiments.dataflow.analysis.stages import (
     spread_ms,
 )
 from stepbench.experiments.dataflow.offering import ExecutionUsage, WindowUsage
-from stepbench.stats.intervals import Series
+from stepbench.stats.dependence import DependentSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -159,9 +159,9 @@ class WindowTally:
                 **self._place,
                 prices=cost.prices,
                 idle=cost.idle,
-                usd=Series(usd).mean(),
+                usd=DependentSeries(usd).mean(),
                 parts_usd=cost.parts,
-                perf_per_usd=Series(np.append(1 / latency_s / usd, np.zeros(self._missing))).quantile(0.5),
+                perf_per_usd=DependentSeries(np.append(1 / latency_s / usd, np.zeros(self._missing))).quantile(0.5),
                 modelled=cost.modelled,
             )
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stepbench.contracts.measures import Estimate
 from stepbench.contracts.transfer.plan import MIB
 from stepbench.contracts.transfer.result import TransferCaveat, TransferCell, TransferStalls
 from stepbench.records.formats.transfer_columns import FAILED, UNKNOWN, UNTOLD
-from stepbench.stats.intervals import Series, share
+from stepbench.stats.dependence import NOTHING, DependentSeries
+from stepbench.stats.over_runs import share_interval
 from stepbench.stats.quantiles import min_sample
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class Stalls(NamedTuple):
             judged=n,
             stalls=length_s.size,
             transfers=transfers,
-            share=share(transfers, n),
+            share=share_interval(transfers, n) if n else Estimate(value=None, reason=NOTHING),
             median_s=float(np.median(length_s)) if length_s.size else None,
             longest_s=float(length_s.max()) if length_s.size else None,
         )
@@ -118,7 +120,8 @@ def describe_cell(
     cell = tried.measured
     first_ns = cell.columns.first_byte_ns
     rates, seconds, first_ms = (
-        Series(values, cell.sandbox_count) for values in (cell.rates, cell.seconds, first_ns[first_ns != UNTOLD] / 1e6)
+        DependentSeries(values, cell.sandbox_count)
+        for values in (cell.rates, cell.seconds, first_ns[first_ns != UNTOLD] / 1e6)
     )
     fastest, slowest = (float(seconds.ascending[place]) if cell.n else None for place in (0, -1))
     return TransferCell(
@@ -142,7 +145,7 @@ def describe_cell(
         variation=_variation(cell.rates),
         first_byte_p50_ms=first_ms.quantile(0.5),
         first_byte_p95_ms=first_ms.quantile(0.95),
-        steady_mib_per_s=Series(steady_rates(cell), cell.sandbox_count).quantile(0.5),
+        steady_mib_per_s=DependentSeries(steady_rates(cell), cell.sandbox_count).quantile(0.5),
         cpu_share=cpu_share(cell),
         modes=modes,
         stalls=find_stalls(cell).summary(),
@@ -175,7 +178,7 @@ def _variation(rates: Floats) -> float | None:
     return float(rates.std(ddof=1) / rates.mean()) if rates.size > 1 else None
 
 
-def _caveats(tried: Reads, rates: Series) -> Iterator[TransferCaveat]:
+def _caveats(tried: Reads, rates: DependentSeries) -> Iterator[TransferCaveat]:
     cell = tried.measured
     if rates.effective_size(0.05, 0.95) < min_sample(0.95):
         yield "few"

@@ -12,8 +12,7 @@ from stepbench.contracts.transfer.result import TransferPlateau, TransferSandbox
 from stepbench.digits import counted
 from stepbench.experiments.transfer.analysis.cells import BUSY
 from stepbench.stats.components import has_pairs, variance_components
-from stepbench.stats.dependence import autocorrelation, ranks
-from stepbench.stats.intervals import NOTHING
+from stepbench.stats.dependence import NOTHING, autocorrelation, ranks
 from stepbench.stats.tails import NORMAL_975, student_975
 
 if TYPE_CHECKING:

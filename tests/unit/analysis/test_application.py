@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tests.samples.estimates import numbers
 from tests.samples.results import sample_results
 
-from stepbench.analysis.share import TrialMedian, share, trigger_shares
+from stepbench.analysis.application import TrialMedian, share, trigger_shares
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.plan import Application
 from stepbench.contracts.result import TrialSummary

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.samples.comparisons import estimate, trial, window
 
-from stepbench.analysis.likeness import EMULATED, SERVER, Likeness, compare_sides, server_of
+from stepbench.analysis.pairs import EMULATED, SERVER, Likeness, compare_sides, server_of
 
 STEP = "phases[steady].load[0]"
 CLOSED = "phases[steady].closed"

@@ -1,20 +1,25 @@
-"""What an experiment adds to the result of a trial whose load writers offer."""
+"""What was computed of a trial before its caveats, and what its experiment adds."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.errors import TrialCancelledError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.stalls import Stall
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.contracts.dataflow.report import DataflowChartData
     from stepbench.contracts.dataflow.result import DataflowFindings
     from stepbench.contracts.documents import Failure
+    from stepbench.contracts.findings import StoppedPhase
     from stepbench.contracts.measures import OperationsResult, WindowResult
-    from stepbench.contracts.result import Caveat
+    from stepbench.contracts.result import Accounting, Caveat, Clock
 
 
 class OwnUsage(NamedTuple):
@@ -73,3 +78,34 @@ class OwnAnalysis:
             AccountingError: the records contradict each other.
         """
         return NOTHING_MORE
+
+
+STOPPED_REMEDY = "The run was stopped: run it again, to its end."
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The findings are what was computed before the caveats."""
+
+    accounting: Accounting | None
+    """It is of the measured phases."""
+    warm_up: Accounting | None
+    """It is of the others."""
+    windows: tuple[WindowResult, ...]
+    clock: Clock
+    failure: Failure | None = None
+    stopped: tuple[StoppedPhase, ...] = ()
+    measured_windows: tuple[MeasuredWindow, ...] = ()
+    """The windows that `windows` has the results of."""
+    stalls: tuple[Stall, ...] = ()
+    own: Contribution = NOTHING_MORE
+    """The experiment's own part."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Return whether somebody stopped the run: nothing has to be mended."""
+        return self.failure is not None and self.failure.error == TrialCancelledError.__name__
+
+    def total(self, name: str) -> int:
+        """Sum a count of the accounting over all phases."""
+        return sum(getattr(each, name) for each in (self.accounting, self.warm_up) if each)

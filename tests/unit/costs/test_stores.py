@@ -8,7 +8,7 @@ import pytest
 
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.workload import Workload
-from stepbench.costs.dsql import COMPUTE_DPU, operation_dpu, preloading_dpu
+from stepbench.costs.stores import COMPUTE_DPU, operation_dpu, preloading_dpu
 from stepbench.experiments.estimates import budgeted
 
 
