@@ -149,9 +149,14 @@ def test_seconds_are_counted_from_the_start_of_their_phase(monkeypatch: pytest.M
     assert [point.second for point in series[:4]] == pytest.approx([0, 1, 6.98, 7.98])
 
 
-def test_achieved_is_what_was_acknowledged_during_the_window() -> None:
+@pytest.fixture
+def trial() -> Trial:
+    """Return a trial without records."""
+    return Trial()
+
+
+def test_achieved_is_what_was_acknowledged_during_the_window(trial: Trial) -> None:
     """Half of the events wait for 10 s in the queue: due in the window they are, but the store was not as fast."""
-    trial = Trial()
     trial.records.plan_phase(1)
     t0_ns = phase_offsets_ns(trial.plan, 1, 0) + trial.records.start_of(1)
     waited_ns = np.where(np.arange(200) < 100, 0, 10_000 * MS)
@@ -170,9 +175,8 @@ def test_clocks_give_an_offset_with_a_bound() -> None:
     assert (clock.offset_ms, clock.bound_ms) == pytest.approx((0.001, 0.001))
 
 
-def test_a_failed_trial_keeps_what_it_has() -> None:
+def test_a_failed_trial_keeps_what_it_has(trial: Trial) -> None:
     """Only the warm-up was planned: the measured phase has neither window nor accounting."""
-    trial = Trial()
     trial.records.phase(0)
     failure = StateError(Error="TargetUnavailableError", Cause="gone")
     summary = trial.result(failure).summary
@@ -184,9 +188,8 @@ def test_a_failed_trial_keeps_what_it_has() -> None:
     assert "incomplete" in trial.kinds(failure)
 
 
-def test_a_trial_that_measured_nothing_has_failed() -> None:
+def test_a_trial_that_measured_nothing_has_failed(trial: Trial) -> None:
     """Every state succeeded, but the writer came too late for every event: a green run would be a lie."""
-    trial = Trial()
     trial.records.phase(0)
     trial.records.plan_phase(1)
     trial.records.rows(1, np.array([], dtype=np.int64))
@@ -197,17 +200,15 @@ def test_a_trial_that_measured_nothing_has_failed() -> None:
     assert "incomplete" in trial.kinds()
 
 
-def test_a_trial_without_any_record_has_a_result() -> None:
+def test_a_trial_without_any_record_has_a_result(trial: Trial) -> None:
     """It failed before its first phase."""
-    trial = Trial()
     result = trial.result(StateError(Error="TargetBusyError", Cause=""))
     assert (result.summary.accounting, result.series, result.phases, result.ecdf) == (None, (), (), ())
     assert result.summary.provider == "s3"
 
 
-def test_a_phase_that_no_writer_came_for_is_unsent() -> None:
+def test_a_phase_that_no_writer_came_for_is_unsent(trial: Trial) -> None:
     """Planned, and that is all: 200 offered, none sent, and the writer is named with its cause."""
-    trial = Trial()
     trial.records.plan_phase(1)
     for key in [key for key in trial.memory.table.items if key[1].startswith(layout.STARTED)]:
         del trial.memory.table.items[key]
@@ -225,9 +226,8 @@ def test_a_phase_that_no_writer_came_for_is_unsent() -> None:
     assert named in text_of(result, "missing_writer")
 
 
-def test_a_killed_writer_leaves_books_that_add_up() -> None:
+def test_a_killed_writer_leaves_books_that_add_up(trial: Trial) -> None:
     """100 of 200 rows flushed; 150 were delivered."""
-    trial = Trial()
     trial.records.plan_phase(1)
     start_ns = trial.records.start_of(1)
     t0_ns = phase_offsets_ns(trial.plan, 1, 0) + start_ns

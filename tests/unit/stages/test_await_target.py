@@ -94,17 +94,21 @@ def operations(records: int, mix: dict[str, int] | None = None) -> TrialPlan:
     return small_plan("redis", experiment="operations", workload=workload)
 
 
-def test_three_canaries_in_a_row_prove_the_trigger() -> None:
+@pytest.fixture
+def scene() -> Scene:
+    """Return a trial whose trigger is to be proved."""
+    return Scene()
+
+
+def test_three_canaries_in_a_row_prove_the_trigger(scene: Scene) -> None:
     """One may have been luck: S3 and event source mappings start unevenly."""
-    scene = Scene()
     driver = Delivering(scene.memory)
     assert scene.ready(driver)
     assert (len(driver.offered), driver.calls) == (3, ["open", "close"])
 
 
-def test_a_lost_canary_starts_the_row_again() -> None:
+def test_a_lost_canary_starts_the_row_again(scene: Scene) -> None:
     """Two, a loss, then three: six sent, and five seconds waited for the one lost."""
-    scene = Scene()
     driver = Delivering(scene.memory, lost=range(2, 3))
     assert scene.ready(driver)
     assert len(driver.offered) == 6
@@ -122,25 +126,22 @@ def test_canaries_stand_outside_the_accounting_and_are_all_different() -> None:
     assert {(len(write.key), len(write.value)) for write in driver.offered} == {(70, 889)}
 
 
-def test_a_silent_trigger_ends_the_call_not_the_trial() -> None:
+def test_a_silent_trigger_ends_the_call_not_the_trial(scene: Scene) -> None:
     """The state machine calls again, until `ready_by`."""
-    scene = Scene()
     assert not scene.ready(Delivering(scene.memory, lost=range(1_000)))
     assert CALL_LIMIT_S <= scene.waited_s() < CALL_LIMIT_S + 1
 
 
-def test_a_refusing_store_is_asked_again_but_not_hammered() -> None:
+def test_a_refusing_store_is_asked_again_but_not_hammered(scene: Scene) -> None:
     """Ten times a second at most; three refusals delay readiness and nothing else."""
-    scene = Scene()
     driver = Delivering(scene.memory, outcomes=dict.fromkeys(range(3), Outcome.FAILED))
     assert scene.ready(driver)
     assert len(driver.offered) == 6
     assert scene.waited_s() >= 0.3
 
 
-def test_after_ready_by_the_target_is_given_up() -> None:
+def test_after_ready_by_the_target_is_given_up(scene: Scene) -> None:
     """With the time and with where to look, since this line is the execution's Cause."""
-    scene = Scene()
     with pytest.raises(TargetUnavailableError, match=r"s3's trigger by 1970-01-12 13:46:39 UTC: look at ReceiveEvents"):
         scene.ready(Delivering(scene.memory), ready_by_s=NOW_S - 1)
 
@@ -169,9 +170,8 @@ def test_a_late_watcher_s_remedy_is_another() -> None:
         scene.ready(Delivering(scene.memory), ready_by_s=NOW_S - 1)
 
 
-def test_a_cancelled_trial_is_not_waited_for() -> None:
+def test_a_cancelled_trial_is_not_waited_for(scene: Scene) -> None:
     """Ctrl-C may come in any state."""
-    scene = Scene()
     scene.memory.services.table.set_flag(scene.ref.tag, layout.CANCELLED, "Ctrl-C")
     with pytest.raises(TrialCancelledError):
         scene.ready(Delivering(scene.memory))
@@ -231,9 +231,8 @@ def test_a_canary_of_deletes_is_written_first_and_then_deleted() -> None:
     assert not scene.ready(silent, NOW_S + 600)
 
 
-def test_preloaded_keys_are_no_canaries_of_ours() -> None:
+def test_preloaded_keys_are_no_canaries_of_ours(scene: Scene) -> None:
     """They carry a canary's phase too, and would prove nothing about what is sent now."""
-    scene = Scene()
     entries = [Entry(CANARY_PHASE, 0, PRELOAD_WRITER, 0, 0, 7, 1), Entry(0, 0, 0, 0, 1, 8, 1)]
     scene.memory.services.table.put_t4(scene.ref.tag, "request", 1, t4_item(entries))
     assert arrived_canaries(scene.ref.tag, scene.memory.services) == set()
@@ -285,9 +284,8 @@ def test_a_store_that_takes_nothing_is_given_up_long_before_its_trigger_would_be
     assert REFUSED_LIMIT_S <= scene.waited_s() < REFUSED_LIMIT_S + 1 < CALL_LIMIT_S
 
 
-def test_on_aws_refusals_count_only_when_rights_have_had_a_minute_to_spread() -> None:
+def test_on_aws_refusals_count_only_when_rights_have_had_a_minute_to_spread(scene: Scene) -> None:
     """Right after a deployment or a change of it, a role may be refused what it is allowed: call after call is made."""
-    scene = Scene()
     refusing = MemoryDriver(scene.clock, outcomes=dict.fromkeys(range(10_000), Outcome.FAILED))
     for _ in range(2):
         assert not scene.ready(refusing, ready_by_s=NOW_S + DELIVERY_LIMIT_S)
@@ -305,9 +303,8 @@ def test_an_emulator_knows_rights_at_once() -> None:
     assert REFUSED_LIMIT_S <= scene.waited_s() < REFUSED_LIMIT_S + 1
 
 
-def test_a_store_that_took_nothing_before_is_given_up_sooner() -> None:
+def test_a_store_that_took_nothing_before_is_given_up_sooner(scene: Scene) -> None:
     """Forty-eight trials would each wait for it."""
-    scene = Scene()
     note_unreached(scene.memory.services.trial(scene.ref), "refused", scene.memory.services)
     with pytest.raises(TargetUnreachableError):
         scene.ready(MemoryDriver(scene.clock, outcomes=dict.fromkeys(range(10_000), Outcome.UNKNOWN)))

@@ -91,9 +91,14 @@ class Scene:
         return {"identifier": arn[-26:], "arn": arn, "status": status, "creationTime": CREATED}
 
 
-def test_a_cluster_in_another_region_is_made_and_named() -> None:
+@pytest.fixture
+def scene() -> Scene:
+    """Return what CloudFormation asks."""
+    return Scene()
+
+
+def test_a_cluster_in_another_region_is_made_and_named(scene: Scene) -> None:
     """Its endpoint and ARN are attributes that the template reads."""
-    scene = Scene()
     scene.created()
     scene.status(THERE, "ACTIVE")
     scene.status(THERE, "ACTIVE", endpoint=HOST)
@@ -104,9 +109,8 @@ def test_a_cluster_in_another_region_is_made_and_named() -> None:
     assert scene.heard == [(ANSWERS, said.model_dump())]
 
 
-def test_peers_are_told_of_each_other() -> None:
+def test_peers_are_told_of_each_other(scene: Scene) -> None:
     """The second is made with witness and peer, then the first is told; one that is told already is not told again."""
-    scene = Scene()
     scene.created(multiRegionProperties={"witnessRegion": "us-west-2", "clusters": [PEER_ARN]})
     scene.status(HERE, "PENDING_SETUP", multiRegionProperties={"witnessRegion": "us-west-2"})
     scene.updated()
@@ -136,9 +140,8 @@ def test_the_time_of_a_cluster_that_was_there_is_what_its_tag_says(request_type:
     assert said.Data["ActiveAfterS"] == tags.get("stepbench:active-after-s", "")
 
 
-def test_another_region_is_another_cluster() -> None:
+def test_another_region_is_another_cluster(scene: Scene) -> None:
     """CloudFormation then deletes the old one, since its name has changed."""
-    scene = Scene()
     scene.created()
     scene.status(THERE, "ACTIVE")
     scene.status(THERE, "ACTIVE", endpoint=HOST)
@@ -146,9 +149,8 @@ def test_another_region_is_another_cluster() -> None:
     assert scene.ask("Update", physical=ARN.replace(THERE, "eu-west-1")).PhysicalResourceId == ARN
 
 
-def test_a_cluster_that_does_not_become_as_it_should_can_be_deleted() -> None:
+def test_a_cluster_that_does_not_become_as_it_should_can_be_deleted(scene: Scene) -> None:
     """Without its name CloudFormation would leave it behind, and a cluster for ever."""
-    scene = Scene()
     scene.created()
     scene.stubs[THERE].add_client_error("get_cluster", "AccessDeniedException", "not for you")
     said = scene.ask("Create")
@@ -156,9 +158,8 @@ def test_a_cluster_that_does_not_become_as_it_should_can_be_deleted() -> None:
     assert "AccessDeniedException" in said.Reason
 
 
-def test_what_was_never_made_is_said_so_and_deleted_without_asking() -> None:
+def test_what_was_never_made_is_said_so_and_deleted_without_asking(scene: Scene) -> None:
     """A stack that rolls back deletes what has failed, by the name that it was given."""
-    scene = Scene()
     scene.stubs[THERE].add_client_error("create_cluster", "ServiceQuotaExceededException", "20 clusters")
     said = scene.ask("Create")
     assert (said.Status, said.PhysicalResourceId) == ("FAILED", "none")
@@ -178,17 +179,15 @@ def test_deletion_asks_once_and_waits_for_nobody(*, gone: bool) -> None:
     assert scene.ask("Delete", PAIR, ARN).Status == "SUCCESS"
 
 
-def test_a_deletion_that_is_refused_is_no_success() -> None:
+def test_a_deletion_that_is_refused_is_no_success(scene: Scene) -> None:
     """The cluster would stay, and nobody would know."""
-    scene = Scene()
     scene.stubs[THERE].add_client_error("delete_cluster", "ConflictException", "busy")
     said = scene.ask("Delete", physical=ARN)
     assert (said.Status, said.PhysicalResourceId) == ("FAILED", ARN)
 
 
-def test_a_role_goes_with_its_cluster() -> None:
+def test_a_role_goes_with_its_cluster(scene: Scene) -> None:
     """Deleting it logs in to nothing: the cluster may be gone by then."""
-    scene = Scene()
     said = scene.ask("Delete", {"Kind": "role", "Endpoint": HOST, "IamRoles": ["arn:aws:iam::0:role/writer"]}, "x")
     assert (said.Status, said.PhysicalResourceId) == ("SUCCESS", f"{HOST}/role")
 
@@ -197,9 +196,8 @@ def test_a_role_goes_with_its_cluster() -> None:
     ("properties", "reason"),
     [({"Kind": "colour"}, "ValidationError"), ({"Kind": "role", "Endpoint": "", "IamRoles": []}, "ValidationError")],
 )
-def test_whatever_fails_is_answered(properties: dict[str, Any], reason: str) -> None:
+def test_whatever_fails_is_answered(properties: dict[str, Any], reason: str, scene: Scene) -> None:
     """CloudFormation would otherwise wait for 20 minutes, and as long again to undo it."""
-    scene = Scene()
     said = scene.ask("Create", properties)
     assert (said.Status, said.Reason.partition(":")[0], said.PhysicalResourceId) == ("FAILED", reason, "none")
     assert [body["Status"] for _, body in scene.heard] == ["FAILED"]

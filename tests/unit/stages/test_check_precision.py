@@ -63,9 +63,14 @@ def seconds(answer: CheckPrecisionOutput) -> float:
     return (answer.next_at - datetime.fromtimestamp(START_NS / SECOND_NS, UTC)).total_seconds()
 
 
-def test_nothing_is_looked_at_before_the_shortest_load_has_been_recorded() -> None:
+@pytest.fixture
+def running() -> Running:
+    """Return a phase under way."""
+    return Running()
+
+
+def test_nothing_is_looked_at_before_the_shortest_load_has_been_recorded(running: Running) -> None:
     """20 s of load, and 15 s for rows and arrivals."""
-    running = Running()
     answer = running.at(3)
     assert not answer.done
     assert 0 <= seconds(answer) - (20 + SETTLE_S) <= WHOLE_S
@@ -73,9 +78,8 @@ def test_nothing_is_looked_at_before_the_shortest_load_has_been_recorded() -> No
 
 
 @pytest.mark.parametrize("fraction_ns", [0, 1, 500_000_000, 999_999_999])
-def test_a_wait_that_cuts_its_time_to_the_second_does_not_call_too_early(fraction_ns: int) -> None:
+def test_a_wait_that_cuts_its_time_to_the_second_does_not_call_too_early(fraction_ns: int, running: Running) -> None:
     """Step Functions does; called before the look is due, it would call again and again for up to a second."""
-    running = Running()
     running.clock.advance(fraction_ns)
     running.records.plan_phase(0)
     answer = check_precision(CheckPrecisionInput(ref=running.ref, phase=0), running.memory.services)
@@ -83,9 +87,8 @@ def test_a_wait_that_cuts_its_time_to_the_second_does_not_call_too_early(fractio
     assert seconds(answer) >= 20 + SETTLE_S
 
 
-def test_a_phase_that_is_sure_is_told_to_end_some_seconds_ahead() -> None:
+def test_a_phase_that_is_sure_is_told_to_end_some_seconds_ahead(running: Running) -> None:
     """Every writer looks once a second; load goes on meanwhile, so that there is no gap."""
-    running = Running()
     assert running.at(40).done
     assert running.stop_s == 40 + STOP_LEAD_S
     looks = running.looks()
@@ -116,9 +119,8 @@ def test_at_its_longest_the_phase_has_ended_without_another_look() -> None:
     assert (running.looks().reason, len(running.looks().looks), running.stop_s) == ("max_events", 1, None)
 
 
-def test_being_sure_at_the_very_end_needs_no_stop() -> None:
+def test_being_sure_at_the_very_end_needs_no_stop(running: Running) -> None:
     """It would lie beyond the schedule."""
-    running = Running()
     assert running.at(197).done
     assert (running.looks().reason, running.stop_s) == ("sure", None)
 
@@ -132,18 +134,16 @@ def test_what_has_not_arrived_counts_as_missing() -> None:
     assert (look.events, look.relative_width) == (85 * 49, None)
 
 
-def test_a_repeated_call_changes_nothing() -> None:
+def test_a_repeated_call_changes_nothing(running: Running) -> None:
     """Lambda may run a function twice, and a lost answer is asked for again."""
-    running = Running()
     running.at(40)
     looks = running.looks()
     assert running.at(42).done
     assert (running.looks(), running.stop_s) == (looks, 40 + STOP_LEAD_S)
 
 
-def test_a_stop_that_could_not_be_noted_is_found_again() -> None:
+def test_a_stop_that_could_not_be_noted_is_found_again(running: Running) -> None:
     """The function died between the two: writers may have seen the time already, so it stays."""
-    running = Running()
     running.memory.services.table.set_stop(running.ref.tag, 0, START_NS + 44 * SECOND_NS)
     assert running.at(42).done
     assert (running.looks().reason, running.stop_s) == ("sure", 44)

@@ -98,9 +98,14 @@ class Scene:
         return drop_results(task, self.memory.services, answer=lambda _url, body: self.heard.append(json.loads(body)))
 
 
-def test_the_bucket_goes_with_its_stack() -> None:
+@pytest.fixture
+def scene() -> Scene:
+    """Return a stack that is deleted."""
+    return Scene()
+
+
+def test_the_bucket_goes_with_its_stack(scene: Scene) -> None:
     """CloudFormation is told so, and deletes the function next."""
-    scene = Scene()
     assert scene.ask() == DropResultsOutput(removed=2)
     assert scene.bucket.deleted
     assert [(each["Status"], each["PhysicalResourceId"]) for each in scene.heard] == [("SUCCESS", "results")]
@@ -124,9 +129,8 @@ def test_the_bucket_stays_while_its_stack_does(request_type: str, status: str) -
     assert [each["Status"] for each in scene.heard] == ["SUCCESS"]
 
 
-def test_what_is_written_meanwhile_is_deleted_too() -> None:
+def test_what_is_written_meanwhile_is_deleted_too(scene: Scene) -> None:
     """Functions of the stack still run: its resources go one after the other."""
-    scene = Scene()
     scene.bucket.filled_late = 2
     assert scene.ask() == DropResultsOutput(removed=4)
     assert scene.bucket.deleted
@@ -165,18 +169,16 @@ def test_calls_are_bounded_and_the_last_one_says_what_to_do() -> None:
     assert "empty and delete it by hand" in scene.heard[0]["Reason"]
 
 
-def test_a_refusal_is_told_at_once() -> None:
+def test_a_refusal_is_told_at_once(scene: Scene) -> None:
     """An hour's silence would be all that the stack's events say."""
-    scene = Scene()
     scene.bucket.refusal = "AccessDenied"
     assert not scene.ask().done
     assert scene.heard[0]["Status"] == "FAILED"
     assert "AccessDenied" in scene.heard[0]["Reason"]
 
 
-def test_who_is_not_cloudformation_gets_nothing_done() -> None:
+def test_who_is_not_cloudformation_gets_nothing_done(scene: Scene) -> None:
     """The sample event names an address that is nobody's."""
-    scene = Scene()
     assert "nothing was done" in scene.ask(ResponseURL="https://example.com/").reason
     assert len(scene.bucket.left) == 2
     assert scene.heard == []

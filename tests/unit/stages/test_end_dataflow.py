@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from tests.samples.tasks import Execution
 from tests.support.memory_blobs import MemoryBlobs
 
@@ -43,9 +44,14 @@ def arrivals(execution: Execution) -> list[tuple[int, int]]:
     return [(int(entry["phase"]), int(entry["t4_ns"])) for item in items for entry in item.entries]
 
 
-def test_an_execution_arrives_with_its_end_and_leaves_nothing_in_the_store() -> None:
+@pytest.fixture
+def execution() -> Execution:
+    """Return an execution of a DAG."""
+    return Execution()
+
+
+def test_an_execution_arrives_with_its_end_and_leaves_nothing_in_the_store(execution: Execution) -> None:
     """Every object that was written is removed, and counted."""
-    execution = Execution()
     run_all(execution)
     assert len(execution.blobs.blobs) == OBJECTS
     assert end(execution) == EndDataflowOutput(completed=True, deleted=OBJECTS, left=0)
@@ -55,9 +61,8 @@ def test_an_execution_arrives_with_its_end_and_leaves_nothing_in_the_store() -> 
     assert (told.completed, told.ended_ns, told.deleted, told.error, damaged) == (True, T4_NS, OBJECTS, "", ())
 
 
-def test_one_that_has_failed_does_not_arrive_and_says_why() -> None:
+def test_one_that_has_failed_does_not_arrive_and_says_why(execution: Execution) -> None:
     """It would be a latency of something that was never done; what it had written goes all the same."""
-    execution = Execution()
     execution.blobs.blobs[f"{execution.ref.tag}/00-0000-0000-00-00000000/split-0/map-0"] = b"1"
     assert end(execution, FAILED) == EndDataflowOutput(completed=False, deleted=1, left=0)
     assert arrivals(execution) == []
@@ -73,17 +78,15 @@ def test_a_store_that_is_away_keeps_no_end_from_being_told() -> None:
     assert arrivals(execution) == [(0, T4_NS)]
 
 
-def test_a_canary_arrives_and_is_no_end() -> None:
+def test_a_canary_arrives_and_is_no_end(execution: Execution) -> None:
     """It has no tasks, and stands outside the accounting."""
-    execution = Execution()
     end(execution, event=EventId(execution.ref.tag, CANARY_PHASE, 0, 0, 0, 5).text())
     assert arrivals(execution) == [(CANARY_PHASE, T4_NS)]
     assert read_dag_ends(execution.ref.tag, execution.services.table) == ((), ())
 
 
-def test_a_store_that_goes_away_meanwhile_is_no_reason_to_raise() -> None:
+def test_a_store_that_goes_away_meanwhile_is_no_reason_to_raise(execution: Execution) -> None:
     """Likewise, where it was reached before."""
-    execution = Execution()
 
     async def refuse(_keys: object) -> int:
         message = "away"

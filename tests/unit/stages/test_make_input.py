@@ -51,17 +51,21 @@ def stored(services: MemoryServices, ref: TrialRef) -> bytes:
     return services.services.runs.get_bytes(layout.dag_input_key(ref, "dag"))
 
 
-def test_an_input_is_its_maker_s_for_its_parameters_and_seed() -> None:
+@pytest.fixture
+def services() -> MemoryServices:
+    """Return services in memory."""
+    return MemoryServices()
+
+
+def test_an_input_is_its_maker_s_for_its_parameters_and_seed(services: MemoryServices) -> None:
     """Every repeat and every store begins with the same bytes."""
-    services = MemoryServices()
     ref = trial(services, parameters={"input_bytes": 100}, seed=3)
     assert make(services, ref) == 100
     assert stored(services, ref) == make_bytes({"input_bytes": 100}, 3)
 
 
-def test_an_input_that_is_there_is_left_as_it_is() -> None:
+def test_an_input_that_is_there_is_left_as_it_is(services: MemoryServices) -> None:
     """The state is retried, and to make one may take minutes."""
-    services = MemoryServices()
     ref = trial(services)
     services.services.runs.put_bytes(layout.dag_input_key(ref, "dag"), b"there")
     assert (make(services, ref), stored(services, ref)) == (5, b"there")
@@ -114,16 +118,14 @@ def test_the_files_of_stages_are_fetched_with_it() -> None:
         make(services, with_file("s3://files/other", "run-2"))
 
 
-def test_parameters_that_a_maker_refuses_are_the_plan_s_fault() -> None:
+def test_parameters_that_a_maker_refuses_are_the_plan_s_fault(services: MemoryServices) -> None:
     """No retry makes them right."""
-    services = MemoryServices()
     with pytest.raises(PlanError, match="input_bytes"):
         make(services, trial(services, parameters={"input_bytes": "many"}))
 
 
-def test_a_cancelled_trial_makes_nothing() -> None:
+def test_a_cancelled_trial_makes_nothing(services: MemoryServices) -> None:
     """Whoever clears up has set the flag."""
-    services = MemoryServices()
     ref = trial(services)
     services.services.table.set_flag(ref.tag, layout.CANCELLED, "swept")
     with pytest.raises(TrialCancelledError):
@@ -156,9 +158,8 @@ def test_of_s3_only_the_bucket_of_files_is_read() -> None:
         make(services, trial(services, source="s3://results/runs/theirs/report.html"))
 
 
-def test_a_stack_that_connects_to_no_servers_of_plans_fetches_none_of_their_files() -> None:
+def test_a_stack_that_connects_to_no_servers_of_plans_fetches_none_of_their_files(services: MemoryServices) -> None:
     """It is the same connection, whether a store is asked or a file."""
-    services = MemoryServices()
     with pytest.raises(PlanError, match="AllowCustomEndpoints=true"):
         make(services, trial(services, source="https://example.com/digits.bin"))
 

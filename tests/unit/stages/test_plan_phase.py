@@ -193,9 +193,14 @@ class Search:
         return self.memory.services.trial(self.ref).plan.phases[phase].load[0].rate_per_s
 
 
-def test_probes_are_planned_at_the_rates_of_the_search() -> None:
+@pytest.fixture
+def search() -> Search:
+    """Return a search for a rate."""
+    return Search()
+
+
+def test_probes_are_planned_at_the_rates_of_the_search(search: Search) -> None:
     """100/s; from 40 % busy twice that; the stored specification says so, and only of that phase."""
-    search = Search()
     assert search.plans(FIRST_PROBE).needed
     assert search.rate_per_s(FIRST_PROBE) == 100
     search.measured(FIRST_PROBE, 0.4)
@@ -204,9 +209,8 @@ def test_probes_are_planned_at_the_rates_of_the_search() -> None:
     assert rates == [20, 100, 200, 5_000, 3_000]
 
 
-def test_a_retry_plans_the_same_rate() -> None:
+def test_a_retry_plans_the_same_rate(search: Search) -> None:
     """The specification is rewritten by then."""
-    search = Search()
     search.plans(FIRST_PROBE)
     search.measured(FIRST_PROBE, 0.4)
     search.plans(FIRST_PROBE + 1)
@@ -214,9 +218,8 @@ def test_a_retry_plans_the_same_rate() -> None:
     assert search.rate_per_s(FIRST_PROBE + 1) == 200
 
 
-def test_probes_after_the_one_that_found_are_passed_over() -> None:
+def test_probes_after_the_one_that_found_are_passed_over(search: Search) -> None:
     """Without a schedule nothing of them counts as offered."""
-    search = Search()
     search.plans(FIRST_PROBE)
     search.measured(FIRST_PROBE, 0.78)
     assert not search.plans(FIRST_PROBE + 1).needed
@@ -244,9 +247,8 @@ def test_the_load_never_exceeds_the_plan_s_rate() -> None:
     assert search.rate_per_s(LOAD) == 60
 
 
-def test_without_a_rate_the_load_is_not_offered_and_the_numbers_are_told() -> None:
+def test_without_a_rate_the_load_is_not_offered_and_the_numbers_are_told(search: Search) -> None:
     """Any other load would be measured under a name that it does not have."""
-    search = Search()
     search.plans(FIRST_PROBE)
     search.measured(FIRST_PROBE, 0.97)
     assert not search.plans(FIRST_PROBE + 1).needed
@@ -257,9 +259,8 @@ def test_without_a_rate_the_load_is_not_offered_and_the_numbers_are_told() -> No
     assert search.rate_per_s(LOAD) == 3_000
 
 
-def test_a_plan_that_does_not_hold_at_the_rate_is_never_stored() -> None:
+def test_a_plan_that_does_not_hold_at_the_rate_is_never_stored(search: Search) -> None:
     """No stage could read it any more: not the tear-down, nor the sweeper."""
-    search = Search()
     before = search.memory.bucket.objects[layout.trial_key(search.ref, "trial.json")]
     spec = search.memory.services.trial(search.ref)
     filtered = spec.offered.record.model_copy(update={"matching_share": 0.0005})  # 1,000 events at 100/s: none passes
@@ -271,9 +272,8 @@ def test_a_plan_that_does_not_hold_at_the_rate_is_never_stored() -> None:
     assert search.memory.bucket.objects[layout.trial_key(search.ref, "trial.json")] == before
 
 
-def test_a_phase_before_the_search_is_none_of_its_business() -> None:
+def test_a_phase_before_the_search_is_none_of_its_business(search: Search) -> None:
     """Nothing is read or written for it."""
-    search = Search()
     before = search.memory.bucket.objects[layout.trial_key(search.ref, "trial.json")]
     assert search.plans(0).needed
     assert search.memory.bucket.objects[layout.trial_key(search.ref, "trial.json")] == before

@@ -413,9 +413,14 @@ def test_a_store_that_does_not_answer_is_asked_for_a_while(emulator: str, limit_
     assert driver.calls == ["open", "close"] * limit_s
 
 
-def test_a_store_that_will_not_have_us_is_asked_once() -> None:
+@pytest.fixture
+def scene() -> Scene:
+    """Return three trials of one run on the same target."""
+    return Scene()
+
+
+def test_a_store_that_will_not_have_us_is_asked_once(scene: Scene) -> None:
     """A wrong password is as wrong ten seconds later."""
-    scene = Scene()
 
     class Refusing(MemoryDriver):
         async def open(self) -> None:
@@ -426,9 +431,8 @@ def test_a_store_that_will_not_have_us_is_asked_once() -> None:
     assert scene.clock.now_ns() == 0
 
 
-def test_a_store_that_comes_back_within_the_time_is_used() -> None:
+def test_a_store_that_comes_back_within_the_time_is_used(scene: Scene) -> None:
     """It was started together with the run."""
-    scene = Scene()
 
     class Starting(MemoryDriver):
         async def ready(self) -> bool:
@@ -443,18 +447,16 @@ def test_a_store_that_comes_back_within_the_time_is_used() -> None:
     assert driver.calls == ["open", "ready", "close", "open", "ready", "prepare", "ready", "close"]
 
 
-def test_a_trial_that_has_made_nothing_gives_its_lease_back_without_the_store() -> None:
+def test_a_trial_that_has_made_nothing_gives_its_lease_back_without_the_store(scene: Scene) -> None:
     """The next trial once waited ten minutes for it, and every run after this one."""
-    scene = Scene()
     driver = scene.driver(unavailable=True)
     scene.fail(0, driver)
     assert scene.table.leases() == []
     assert "tear_down" not in driver.calls
 
 
-def test_made_is_noted_before_anything_is() -> None:
+def test_made_is_noted_before_anything_is(scene: Scene) -> None:
     """A function that is killed in between leaves a table, or nothing; both are torn down."""
-    scene = Scene()
 
     class Killed(MemoryDriver):
         async def prepare(self) -> None:
@@ -468,9 +470,8 @@ def test_made_is_noted_before_anything_is() -> None:
     assert [lease.trial for lease in scene.table.leases()] == [0]
 
 
-def test_a_sweeper_that_came_before_anything_was_made_keeps_it_from_being_made() -> None:
+def test_a_sweeper_that_came_before_anything_was_made_keeps_it_from_being_made(scene: Scene) -> None:
     """It has seen no `made`, and freed the target without asking the store."""
-    scene = Scene()
 
     class Slow(MemoryDriver):
         async def ready(self) -> bool:
@@ -483,9 +484,8 @@ def test_a_sweeper_that_came_before_anything_was_made_keeps_it_from_being_made()
     assert driver.calls == ["open", "ready", "close"]
 
 
-def test_later_trials_on_a_dead_target_look_once_and_say_so() -> None:
+def test_later_trials_on_a_dead_target_look_once_and_say_so(scene: Scene) -> None:
     """Forty-eight of them would each wait for ten seconds."""
-    scene = Scene()
     scene.fail(0, scene.driver(unavailable=True))
     before_ns = scene.clock.now_ns()
     causes = [scene.fail(number, scene.driver(unavailable=True)) for number in (1, 2)]
@@ -495,17 +495,15 @@ def test_later_trials_on_a_dead_target_look_once_and_say_so() -> None:
         assert "did not answer trial 1 of this run (the store in memory" in cause
 
 
-def test_a_later_trial_uses_a_store_that_has_come_back() -> None:
+def test_a_later_trial_uses_a_store_that_has_come_back(scene: Scene) -> None:
     """Its look is a real one."""
-    scene = Scene()
     scene.fail(0, scene.driver(unavailable=True))
     prepare(scene.memory, scene.refs[1], driver := scene.driver())
     assert "prepare" in driver.calls
 
 
-def test_what_another_run_could_not_reach_is_asked_as_ever() -> None:
+def test_what_another_run_could_not_reach_is_asked_as_ever(scene: Scene) -> None:
     """That was another time."""
-    scene = Scene()
     scene.fail(0, scene.driver(unavailable=True))
     other = stored_trial(scene.memory.services, run_id="run-2")
     driver = scene.driver(unavailable=True)
@@ -514,9 +512,8 @@ def test_what_another_run_could_not_reach_is_asked_as_ever() -> None:
     assert driver.calls.count("open") == EMULATED_REACH_LIMIT_S
 
 
-def test_an_earlier_trial_of_the_run_is_torn_down_and_its_lease_taken() -> None:
+def test_an_earlier_trial_of_the_run_is_torn_down_and_its_lease_taken(scene: Scene) -> None:
     """Its own tear-down found the store away; the machine begins no trial before the last is over."""
-    scene = Scene()
     prepare(scene.memory, scene.refs[0], scene.driver())
     driver = scene.driver()
     prepare(scene.memory, scene.refs[1], driver)
@@ -525,9 +522,8 @@ def test_an_earlier_trial_of_the_run_is_torn_down_and_its_lease_taken() -> None:
     assert scene.table.flag(scene.refs[0].tag, layout.CANCELLED) == "trial 2 of its run has begun"
 
 
-def test_an_earlier_trial_that_cannot_be_torn_down_fails_the_later_ones_at_once() -> None:
+def test_an_earlier_trial_that_cannot_be_torn_down_fails_the_later_ones_at_once(scene: Scene) -> None:
     """What it has made is still there, so its lease stays for the sweeper."""
-    scene = Scene()
     prepare(scene.memory, scene.refs[0], scene.driver())
     before_ns = scene.clock.now_ns()
     for number in (1, 2):
@@ -536,9 +532,8 @@ def test_an_earlier_trial_that_cannot_be_torn_down_fails_the_later_ones_at_once(
     assert (scene.clock.now_ns(), [lease.trial for lease in scene.table.leases()]) == (before_ns, [0])
 
 
-def test_a_trial_that_waits_says_for_whom_until_it_has_the_lease() -> None:
+def test_a_trial_that_waits_says_for_whom_until_it_has_the_lease(scene: Scene) -> None:
     """Ten minutes without a word look like a hang."""
-    scene = Scene()
     other = stored_trial(scene.memory.services, run_id="run-2", trial=1)
     scene.table.take_lease("s3#target", other, "arn:two", 1)
     with pytest.raises(TargetBusyError, match="trial 2 of run run-2"):

@@ -75,9 +75,14 @@ def failure_of(memory: MemoryServices) -> Failure:
     return failure
 
 
-def test_a_run_that_went_well_succeeds_and_leaves_three_documents() -> None:
+@pytest.fixture
+def memory() -> MemoryServices:
+    """Return a run with a result."""
+    return with_a_result()
+
+
+def test_a_run_that_went_well_succeeds_and_leaves_three_documents(memory: MemoryServices) -> None:
     """The execution's output is the headline and where the rest is."""
-    memory = with_a_result()
     memory.services.runs.put_json(layout.run_key(RUN, "plan.json"), {"name": "quick"})
     output = render(memory, "")
     assert (output.status, output.failed_trials, output.cause) == ("succeeded", (), "")
@@ -112,9 +117,8 @@ def test_the_plans_thresholds_decide_the_verdict_and_not_the_status(plan: dict[s
     assert f'data-verdict="{verdict}"' in page_of(memory)
 
 
-def test_a_trial_without_a_result_appears_with_its_own_account_of_the_failure() -> None:
+def test_a_trial_without_a_result_appears_with_its_own_account_of_the_failure(memory: MemoryServices) -> None:
     """`States.TaskFailed`, which is all that the parent knows on AWS, helps nobody."""
-    memory = with_a_result()
     ref = store(memory, 1, "etcd")
     failure = Failure(error="TargetUnavailableError", cause="no canary arrived")
     memory.services.runs.put_model(layout.trial_key(ref, "failure.json"), failure)
@@ -130,9 +134,8 @@ def test_a_trial_without_a_result_appears_with_its_own_account_of_the_failure() 
     assert "no canary arrived" in page_of(memory)
 
 
-def test_a_server_that_ended_is_named_before_the_trials_own_words() -> None:
+def test_a_server_that_ended_is_named_before_the_trials_own_words(memory: MemoryServices) -> None:
     """They say "refused", and not that the server was killed; the trial before it ended keeps its numbers."""
-    memory = with_a_result()
     ref = store(memory, 1, "postgresql")
     memory.services.runs.put_model(layout.trial_key(ref, "failure.json"), Failure(error="Refused", cause="connect"))
     store(memory, 2, "postgresql")
@@ -156,9 +159,8 @@ def test_a_server_that_ended_is_named_before_the_trials_own_words() -> None:
     assert "PANIC: &lt;no&gt; space" in page_of(memory)
 
 
-def test_a_server_whose_end_was_seen_after_a_trial_had_gone_well_takes_nothing_from_it() -> None:
+def test_a_server_whose_end_was_seen_after_a_trial_had_gone_well_takes_nothing_from_it(memory: MemoryServices) -> None:
     """The command line reads every three seconds which trials have ended, and four times a second of servers."""
-    memory = with_a_result()
     server = EndedServer(
         server="postgresql", version="18.6", pids=(7,), how="is gone", seen_at="2026-01-02", log=(), trials=(0,)
     )
@@ -186,17 +188,15 @@ def test_a_trial_that_left_nothing_still_has_a_reason(errors: tuple[str, ...], *
     assert (trial.failure.error, trial.store, trial.provider, trial.emulated) == (error, "s3", "not reached", False)
 
 
-def test_an_execution_that_failed_after_its_analysis_does_not_pass() -> None:
+def test_an_execution_that_failed_after_its_analysis_does_not_pass(memory: MemoryServices) -> None:
     """Its result is whole, but its tear-down may not be: the run must not end green."""
-    memory = with_a_result()
     output = render(memory, "States.Timeout")
     assert (output.status, output.failed_trials) == ("failed", ("postgresql",))
     assert failure_of(memory).error == "States.Timeout"
 
 
-def test_a_tear_down_that_went_well_when_it_was_tried_again_fails_nothing() -> None:
+def test_a_tear_down_that_went_well_when_it_was_tried_again_fails_nothing(memory: MemoryServices) -> None:
     """The first try leaves its account, which nobody takes back; the execution has succeeded."""
-    memory = with_a_result()
     ref = TrialRef(run_id=RUN, trial=0, tag=trial_tag(RUN, 0))
     account = Failure(error="TargetUnavailableError", cause="connect: refused")
     memory.services.runs.put_model(layout.trial_key(ref, "failure.json"), account)
@@ -212,18 +212,16 @@ def test_an_incomplete_result_fails_the_run_though_its_execution_did_not() -> No
     assert render(memory, "").status == "failed"
 
 
-def test_a_stopped_run_says_so_and_keeps_what_was_finished() -> None:
+def test_a_stopped_run_says_so_and_keeps_what_was_finished(memory: MemoryServices) -> None:
     """After Ctrl-C, the trials before it are as good as ever."""
-    memory = with_a_result()
     store(memory, 1, "etcd")
     output = render(memory, "", stopped=True)
     assert (output.status, output.failed_trials) == ("stopped", ("etcd",))
     assert summary_of(memory).trials[0].failure is None
 
 
-def test_a_run_stopped_after_its_last_trial_names_no_failure() -> None:
+def test_a_run_stopped_after_its_last_trial_names_no_failure(memory: MemoryServices) -> None:
     """Nothing is missing then."""
-    memory = with_a_result()
     output = render(memory, "", stopped=True)
     assert (output.status, output.cause) == ("stopped", "stopped")
 
@@ -258,9 +256,8 @@ def test_the_output_stays_small_whatever_failed() -> None:
     assert len(json.dumps(output.model_dump(mode="json"))) < MAX_OUTPUT_BYTES
 
 
-def test_what_tear_downs_have_removed_is_in_summary_and_output() -> None:
+def test_what_tear_downs_have_removed_is_in_summary_and_output(memory: MemoryServices) -> None:
     """Each trial's by name; of a trial that was torn down by the sweeper, too."""
-    memory = with_a_result()
     refs = [store(memory, trial) for trial in (1, 2)]
     for ref in refs:
         removed = TornDown(removed=(f"objects {ref.tag}*", "a thing that both had"))
@@ -273,9 +270,8 @@ def test_what_tear_downs_have_removed_is_in_summary_and_output() -> None:
     assert output.removed == (f"objects {refs[0].tag}*", "a thing that both had", f"objects {refs[1].tag}*")
 
 
-def test_rendering_twice_gives_the_same_documents() -> None:
+def test_rendering_twice_gives_the_same_documents(memory: MemoryServices) -> None:
     """Step Functions may run the task again after a time-out."""
-    memory = with_a_result()
     render(memory, "")
     first = dict(memory.bucket.objects)
     render(memory, "")
@@ -287,9 +283,8 @@ def leave_out(memory: MemoryServices, *trials: dict[str, str]) -> None:
     memory.services.runs.put_json(layout.run_key(RUN, "skipped.json"), {"trials": trials})
 
 
-def test_a_skipped_trial_is_shown_with_its_reason_and_fails_nothing() -> None:
+def test_a_skipped_trial_is_shown_with_its_reason_and_fails_nothing(memory: MemoryServices) -> None:
     """Reported, never replaced in silence; the last lines of a log belong to the terminal, not to the report."""
-    memory = with_a_result()
     leave_out(memory, {"name": "etcd", "store": "etcd", "reason": "etcd is not installed.\n--- end of etcd.log\nx"})
     output = render(memory, "")
     assert (output.status, output.failed_trials, output.cause) == ("succeeded", (), "")
@@ -303,9 +298,8 @@ def test_a_skipped_trial_is_shown_with_its_reason_and_fails_nothing() -> None:
     assert caveat.text in page_of(memory)
 
 
-def test_several_skipped_trials_are_numbered_after_the_run_s_own() -> None:
+def test_several_skipped_trials_are_numbered_after_the_run_s_own(memory: MemoryServices) -> None:
     """An index names one trial of the report."""
-    memory = with_a_result()
     leave_out(memory, *({"name": name, "store": "etcd", "reason": "no wheel"} for name in ("etcd", "etcd-2")))
     render(memory, "States.Timeout")
     summary = summary_of(memory)

@@ -38,9 +38,14 @@ def rows(execution: Execution) -> tuple[TaskRow, ...]:
     return stored.of(execution.event)
 
 
-def test_tasks_pass_their_outputs_on_and_each_leaves_a_row() -> None:
+@pytest.fixture
+def execution() -> Execution:
+    """Return an execution of a DAG."""
+    return Execution()
+
+
+def test_tasks_pass_their_outputs_on_and_each_leaves_a_row(execution: Execution) -> None:
     """By hand: split writes 4 parts and one for both models; a map reads one of them."""
-    execution = Execution()
     run(execution, "split")
     output = run(execution, "map", 3)
     mapped, split = rows(execution)
@@ -58,9 +63,8 @@ def key(execution: Execution, name: str) -> str:
     return f"{execution.ref.tag}/{execution.event.partition('/')[2]}/{name}"
 
 
-def test_a_failed_attempt_is_a_row_first_and_an_error_for_the_machine_then() -> None:
+def test_a_failed_attempt_is_a_row_first_and_an_error_for_the_machine_then(execution: Execution) -> None:
     """The machine tries again; what the first attempt met is known all the same."""
-    execution = Execution()
     with pytest.raises(TaskFailedError, match="map-0: get split-0/map-0: not_found"):
         run(execution, "map")
     run(execution, "split")
@@ -69,9 +73,8 @@ def test_a_failed_attempt_is_a_row_first_and_an_error_for_the_machine_then() -> 
     assert outcomes == {("map-0", 0): "failed", ("map-0", 1): "ok", ("split-0", 0): "ok"}
 
 
-def test_a_row_that_cannot_be_stored_is_no_success() -> None:
+def test_a_row_that_cannot_be_stored_is_no_success(execution: Execution) -> None:
     """The attempt is made again: its objects are overwritten, and only one row counts."""
-    execution = Execution()
     execution.memory.table.put_item = fail_put  # type: ignore[method-assign]
     with pytest.raises(RecordsUnavailableError):
         run(execution, "split")
@@ -94,9 +97,8 @@ def test_a_task_of_a_cancelled_trial_stops_and_leaves_no_row() -> None:
     assert rows(execution) == ()
 
 
-def test_a_flag_that_is_set_later_is_seen_within_a_second() -> None:
+def test_a_flag_that_is_set_later_is_seen_within_a_second(execution: Execution) -> None:
     """Here at once: looks are 10 ms apart. Signs of life begin with the second look, and end with the task."""
-    execution = Execution()
     cancelled, table = threading.Event(), execution.services.table
     cancellation = CancellationWatcher(table, execution.item("split"), poll_s=0.01)
 

@@ -118,9 +118,14 @@ class SlowToConnect(MemoryDriver):
         await super().open()
 
 
-def test_every_event_of_the_slice_is_offered_on_time_and_recorded_once() -> None:
+@pytest.fixture
+def writer() -> Writer:
+    """Return a writer."""
+    return Writer()
+
+
+def test_every_event_of_the_slice_is_offered_on_time_and_recorded_once(writer: Writer) -> None:
     """This is the measurement."""
-    writer = Writer()
     output = writer.run()
     assert output == RunWriterOutput(sent=300, ok=300, failed=0, unknown=0, unsent=0)
     assert writer.rows() == [(number, Outcome.OK) for number in range(300)]
@@ -128,9 +133,8 @@ def test_every_event_of_the_slice_is_offered_on_time_and_recorded_once() -> None
     assert (first.t1_ns - writer.start_at_ns).tolist() == [number * 100_000_000 for number in range(len(first.t1_ns))]
 
 
-def test_records_go_out_every_ten_seconds_and_the_last_file_says_that_it_is() -> None:
+def test_records_go_out_every_ten_seconds_and_the_last_file_says_that_it_is(writer: Writer) -> None:
     """A writer that dies loses ten seconds at most; the clock's drift is known at the end only."""
-    writer = Writer()
     writer.run()
     files = writer.files()
     assert len(files) >= 3
@@ -211,9 +215,8 @@ def test_signs_of_life_count_while_load_is_offered() -> None:
     assert "ended" not in seen[0]
 
 
-def test_a_cancelled_trial_stops_within_a_second_or_two_and_keeps_what_it_measured() -> None:
+def test_a_cancelled_trial_stops_within_a_second_or_two_and_keeps_what_it_measured(writer: Writer) -> None:
     """Ctrl-C: the store is left alone, and the accounting balances."""
-    writer = Writer()
     writer.at(10, lambda: writer.services.table.set_flag(REF.tag, layout.CANCELLED, "Ctrl-C"))
     with pytest.raises(TrialCancelledError, match=r"stopped after 1\d\d events: cancelled \(Ctrl-C\)"):
         writer.run()
@@ -224,18 +227,16 @@ def test_a_cancelled_trial_stops_within_a_second_or_two_and_keeps_what_it_measur
     assert writer.ended()["ended"] is True
 
 
-def test_a_trial_that_is_cancelled_already_is_not_begun() -> None:
+def test_a_trial_that_is_cancelled_already_is_not_begun(writer: Writer) -> None:
     """Retries of the state machine come after the flag."""
-    writer = Writer()
     writer.services.table.set_flag(REF.tag, layout.CANCELLED, "swept")
     with pytest.raises(TrialCancelledError, match="is cancelled: swept"):
         writer.run()
     assert (writer.driver.calls, writer.services.table.started(REF.tag)) == ([], [])
 
 
-def test_a_newer_attempt_fences_an_older_one() -> None:
+def test_a_newer_attempt_fences_an_older_one(writer: Writer) -> None:
     """Two attempts offering the same events would double the load."""
-    writer = Writer()
     writer.at(10, lambda: writer.services.table.mark_started(REF.tag, layout.attempt_id(0, 0, 0, 2)))
     output = writer.run()
     assert 100 <= output.sent <= 121
@@ -321,9 +322,8 @@ def test_an_unreachable_store_is_reported_before_anything_is_said_or_sent() -> N
     assert (writer.services.table.started(REF.tag), writer.driver.calls) == ([], ["open", "close"])
 
 
-def test_a_bucket_that_is_away_for_a_while_costs_no_record() -> None:
+def test_a_bucket_that_is_away_for_a_while_costs_no_record(writer: Writer) -> None:
     """Files wait in memory and go out with the next flush."""
-    writer = Writer()
     behind, tries = writer.behind.bucket, []
     put = behind.put_object
 

@@ -113,9 +113,14 @@ def test_each_writer_runs_its_own_clients() -> None:
     assert set(joined.extras["client"][joined.grid.writer[joined.slot] == 0].tolist()) == {0, 2}
 
 
-def test_kinds_are_recorded_beside_the_times() -> None:
+@pytest.fixture
+def trial() -> Trial:
+    """Return a trial of one writer."""
+    return Trial(writers=1)
+
+
+def test_kinds_are_recorded_beside_the_times(trial: Trial) -> None:
     """The requests to the store and the records of them agree."""
-    trial = Trial(writers=1)
     _, driver = trial.write()
     joined = trial.joined()
     assert joined.extras["kind"].tolist() == [operation.kind for operation in driver.offered]
@@ -123,9 +128,8 @@ def test_kinds_are_recorded_beside_the_times() -> None:
     assert (joined.t2_ns - joined.t1_ns == MS).all()
 
 
-def test_books_of_operations_balance_with_nothing_to_arrive() -> None:
+def test_books_of_operations_balance_with_nothing_to_arrive(trial: Trial) -> None:
     """Acknowledged and not arrived is no loss here."""
-    trial = Trial(writers=1)
     trial.write(outcomes={3: Outcome.FAILED, 7: Outcome.UNKNOWN})
     joined = trial.joined()
     accounting = account(joined, np.ones(joined.outcome.size, dtype=np.bool_))
@@ -136,16 +140,14 @@ def test_books_of_operations_balance_with_nothing_to_arrive() -> None:
     assert np.count_nonzero(joined.acknowledged) == accounting.ok
 
 
-def test_pointers_expect_no_arrivals() -> None:
+def test_pointers_expect_no_arrivals(trial: Trial) -> None:
     """Live progress would wait for them."""
-    trial = Trial(writers=1)
     trial.write()
     assert {file.expected for file in trial.memory.services.table.files(REF.tag)} == {0}
 
 
-def test_a_second_attempt_offers_other_operations_from_now_to_the_end() -> None:
+def test_a_second_attempt_offers_other_operations_from_now_to_the_end(trial: Trial) -> None:
     """The first died after a second: its inserts are there, and inserting them again would be refused."""
-    trial = Trial(writers=1)
     _, first = trial.write()
     second, again = trial.write(attempt=1, at_s=1)
     inserted = [{each.key for each in one.offered if each.kind is Kind.INSERT} for one in (first, again)]
@@ -157,9 +159,8 @@ def test_a_second_attempt_offers_other_operations_from_now_to_the_end() -> None:
     assert (joined.sequence[later].tolist(), joined.sent_twice) == (list(range(second.ok)), 0)
 
 
-def test_what_a_dead_attempt_had_begun_and_not_recorded_is_unrecorded() -> None:
+def test_what_a_dead_attempt_had_begun_and_not_recorded_is_unrecorded(trial: Trial) -> None:
     """Its last sign of life says 250; its files have what there is; a second attempt follows."""
-    trial = Trial(writers=1)
     trial.write()
     table, runs = trial.memory.services.table, trial.memory.services.runs
     recorded = trial.joined().outcome.size

@@ -82,9 +82,14 @@ class Scene:
         return sweep_targets(SweepTargetsInput(execution_arn=arn), self.memory.services, build=build)
 
 
-def test_an_aborted_trial_is_stopped_torn_down_and_released() -> None:
+@pytest.fixture
+def scene() -> Scene:
+    """Return a lease whose execution has ended."""
+    return Scene()
+
+
+def test_an_aborted_trial_is_stopped_torn_down_and_released(scene: Scene) -> None:
     """An abort runs no Catch, so nobody else will."""
-    scene = Scene()
     assert scene.sweep(TRIAL_ARN) == SweepTargetsOutput(swept=("s3#target",), pending=())
     assert scene.table.flag(scene.ref.tag, layout.CANCELLED) is not None
     assert (scene.drivers[0].calls, scene.table.leases()) == (["open", "tear_down", "close"], [])
@@ -136,9 +141,8 @@ def test_an_aborted_benchmark_takes_its_running_trial_along() -> None:
     assert scene.executions.stopped == [TRIAL_ARN]
 
 
-def test_trials_of_an_ended_benchmark_that_have_no_lease_yet_are_flagged() -> None:
+def test_trials_of_an_ended_benchmark_that_have_no_lease_yet_are_flagged(scene: Scene) -> None:
     """One may be starting at this moment; those with an outcome are left as they ended."""
-    scene = Scene()
     runs = scene.memory.services.runs
     plan = Plan(name="x", trials=(small_plan(repeats=2), small_plan()))
     runs.put_model(layout.run_key("run-1", "plan.json"), plan)
@@ -176,9 +180,8 @@ def test_the_hourly_sweep_takes_leases_whose_execution_is_over(status: str, age_
     assert (scene.table.leases() == []) is swept
 
 
-def test_a_lease_that_another_version_has_named_otherwise_is_released_by_its_own_name() -> None:
+def test_a_lease_that_another_version_has_named_otherwise_is_released_by_its_own_name(scene: Scene) -> None:
     """It was swept each hour for a month, and stayed."""
-    scene = Scene()
     scene.table.release_lease("s3#target", scene.ref.tag)
     scene.lease("s3#target/old", scene.ref)
     assert scene.sweep().swept == ("s3#target/old",)
@@ -210,9 +213,8 @@ def test_an_execution_that_nobody_knows_any_more_is_over() -> None:
     assert scene.sweep().swept == ("s3#target",)
 
 
-def test_an_unclear_answer_leaves_the_lease_pending() -> None:
+def test_an_unclear_answer_leaves_the_lease_pending(scene: Scene) -> None:
     """A lease is never swept on a guess."""
-    scene = Scene()
     scene.executions.broken = True
     output = scene.sweep()
     assert (output.swept, output.pending) == ((), ("s3#target",))
@@ -220,9 +222,8 @@ def test_an_unclear_answer_leaves_the_lease_pending() -> None:
     assert scene.drivers == []
 
 
-def test_one_store_that_does_not_answer_does_not_keep_the_others() -> None:
+def test_one_store_that_does_not_answer_does_not_keep_the_others(scene: Scene) -> None:
     """It is pending for the next hour, and keeps its lease."""
-    scene = Scene()
     other = stored_trial(scene.memory.services, small_plan("etcd"), trial=1)
     scene.lease("etcd#127.0.0.1:2379", other)
     output = scene.sweep(unavailable="etcd")
@@ -231,9 +232,8 @@ def test_one_store_that_does_not_answer_does_not_keep_the_others() -> None:
     assert [lease.target for lease in scene.table.leases()] == ["etcd#127.0.0.1:2379"]
 
 
-def test_a_trial_that_cannot_be_read_does_not_keep_the_others() -> None:
+def test_a_trial_that_cannot_be_read_does_not_keep_the_others(scene: Scene) -> None:
     """An older version's, say; its writers are flagged all the same."""
-    scene = Scene()
     other = stored_trial(scene.memory.services, small_plan("etcd"), trial=1)
     scene.memory.services.runs.put_json(layout.trial_key(other, "trial.json"), {"plan": "of another kind"})
     scene.table.take_lease("etcd#127.0.0.1:2379", other, TRIAL_ARN, 1)
@@ -243,9 +243,8 @@ def test_a_trial_that_cannot_be_read_does_not_keep_the_others() -> None:
     assert scene.table.flag(other.tag, layout.CANCELLED) is not None
 
 
-def test_a_writer_that_does_not_stop_is_left_for_the_next_sweep() -> None:
+def test_a_writer_that_does_not_stop_is_left_for_the_next_sweep(scene: Scene) -> None:
     """Bounded by the sweeper's own time: the function's limit ends that writer before an hour is over."""
-    scene = Scene()
     beat = {"pk": layout.trial_pk(scene.ref.tag), "sk": layout.HEARTBEAT + "writer#00-0000-0000-00"}
     scene.memory.table.put_item(Item={**beat, "at_ns": scene.clock.now_ns() + 3_600 * SECOND_NS})
     assert scene.sweep(TRIAL_ARN).pending == ("s3#target",)
@@ -253,9 +252,8 @@ def test_a_writer_that_does_not_stop_is_left_for_the_next_sweep() -> None:
     assert SWEEP_LIMIT_S <= scene.clock.now_ns() / SECOND_NS - 10_000 < SWEEP_LIMIT_S + 30
 
 
-def test_a_lease_of_a_trial_that_has_made_nothing_is_released_without_its_store() -> None:
+def test_a_lease_of_a_trial_that_has_made_nothing_is_released_without_its_store(scene: Scene) -> None:
     """Its function was killed while it still asked a store that does not answer."""
-    scene = Scene()
     other = stored_trial(scene.memory.services, small_plan("etcd"), trial=1)
     scene.table.take_lease("etcd#127.0.0.1:2379", other, TRIAL_ARN, 1)
     assert set(scene.sweep(unavailable="etcd").swept) == {"s3#target", "etcd#127.0.0.1:2379"}

@@ -60,9 +60,14 @@ class Scene:
         self.memory.table.put_item(Item=item)
 
 
-def test_the_lease_is_released_only_when_nothing_is_left() -> None:
+@pytest.fixture
+def scene() -> Scene:
+    """Return a trial that holds its lease."""
+    return Scene()
+
+
+def test_the_lease_is_released_only_when_nothing_is_left(scene: Scene) -> None:
     """The next trial would find the remains of this one."""
-    scene = Scene()
     driver = Stubborn(scene.memory, turns=2)
     assert not scene.done(driver)
     assert scene.table.find_lease("s3#target") is not None
@@ -72,9 +77,8 @@ def test_the_lease_is_released_only_when_nothing_is_left() -> None:
     assert list(scene.table.beats(layout.HOLDERS)) == [scene.ref.run_id]  # by which other runs know that it was there
 
 
-def test_what_was_removed_is_noted_once_nothing_is_left() -> None:
+def test_what_was_removed_is_noted_once_nothing_is_left(scene: Scene) -> None:
     """The run's output lists it; a part that is left is not removed."""
-    scene = Scene()
     driver = Stubborn(scene.memory, turns=2)
 
     def noted() -> TornDown | None:
@@ -94,9 +98,8 @@ class Holding(Stubborn):
         return max(self._turns, 0)
 
 
-def test_what_executions_have_left_is_counted_before_the_first_of_it_is_removed() -> None:
+def test_what_executions_have_left_is_counted_before_the_first_of_it_is_removed(scene: Scene) -> None:
     """A later call finds less: its own work is not the executions'."""
-    scene = Scene()
     driver = Holding(scene.memory, turns=2)
 
     def noted() -> RemainingObjects | None:
@@ -108,18 +111,16 @@ def test_what_executions_have_left_is_counted_before_the_first_of_it_is_removed(
     assert noted() == RemainingObjects(objects=2)
 
 
-def test_tearing_down_twice_does_nothing_the_second_time() -> None:
+def test_tearing_down_twice_does_nothing_the_second_time(scene: Scene) -> None:
     """A retry after the last answer was lost must not touch what the next trial has made."""
-    scene = Scene()
     scene.done(MemoryDriver(scene.clock))
     again = MemoryDriver(scene.clock)
     assert scene.done(again)
     assert again.calls == []
 
 
-def test_a_trial_that_has_lost_its_lease_removes_what_it_has_made() -> None:
+def test_a_trial_that_has_lost_its_lease_removes_what_it_has_made(scene: Scene) -> None:
     """Its item was deleted, and nobody else has the target: 450 keys stayed in etcd for ever."""
-    scene = Scene()
     scene.note_prepared()
     scene.table.release_lease("s3#target", scene.ref.tag)
     driver = MemoryDriver(scene.clock)
@@ -127,9 +128,8 @@ def test_a_trial_that_has_lost_its_lease_removes_what_it_has_made() -> None:
     assert (driver.calls, scene.table.leases(), scene.table.left()) == (["open", "tear_down", "close"], [], [])
 
 
-def test_what_is_left_in_a_target_that_another_trial_has_by_now_is_put_on_record() -> None:
+def test_what_is_left_in_a_target_that_another_trial_has_by_now_is_put_on_record(scene: Scene) -> None:
     """To remove it now would disturb that trial's measurement."""
-    scene = Scene()
     scene.note_prepared()
     scene.table.release_lease("s3#target", scene.ref.tag)
     other = stored_trial(scene.memory.services, run_id="run-2")
@@ -140,9 +140,8 @@ def test_what_is_left_in_a_target_that_another_trial_has_by_now_is_put_on_record
     assert (driver.calls, lost.tag, lost.execution_arn) == ([], scene.ref.tag, "arn:one")
 
 
-def test_a_target_that_another_trial_holds_is_not_touched() -> None:
+def test_a_target_that_another_trial_holds_is_not_touched(scene: Scene) -> None:
     """That is how a trial ends which found its target busy."""
-    scene = Scene()
     scene.ref = stored_trial(scene.memory.services, run_id="run-2")
     driver = MemoryDriver(scene.clock)
     assert scene.done(driver, StateError(Error="TargetBusyError", Cause="leased"))
@@ -152,17 +151,15 @@ def test_a_target_that_another_trial_holds_is_not_touched() -> None:
     assert lease.run_id == "run-1"
 
 
-def test_a_failed_trial_stops_its_writers_first_and_keeps_the_reason() -> None:
+def test_a_failed_trial_stops_its_writers_first_and_keeps_the_reason(scene: Scene) -> None:
     """A failing load branch does not stop the children of its Map."""
-    scene = Scene()
     assert scene.done(MemoryDriver(scene.clock), BROKEN)
     assert scene.table.flag(scene.ref.tag, layout.CANCELLED) == "the trial failed: TargetUnavailableError"
     assert scene.memory.failure_of(scene.ref) == Failure(error="TargetUnavailableError", cause="no canary")
 
 
-def test_a_bucket_that_takes_nothing_does_not_keep_the_lease() -> None:
+def test_a_bucket_that_takes_nothing_does_not_keep_the_lease(scene: Scene) -> None:
     """The next trial would wait for a target that nobody uses; the execution itself says why it failed."""
-    scene = Scene()
 
     def deny(**_: object) -> None:
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": ""}}, "PutObject")
@@ -173,9 +170,8 @@ def test_a_bucket_that_takes_nothing_does_not_keep_the_lease() -> None:
     assert scene.memory.failure_of(scene.ref) is None
 
 
-def test_what_comes_after_a_good_trial_is_turned_away() -> None:
+def test_what_comes_after_a_good_trial_is_turned_away(scene: Scene) -> None:
     """A task whose execution was stopped while it was in a cold start would write what nobody removes."""
-    scene = Scene()
     driver = Stubborn(scene.memory, turns=1)
     flags: list[str | None] = []
     tear_down = driver.tear_down
@@ -190,17 +186,15 @@ def test_what_comes_after_a_good_trial_is_turned_away() -> None:
     assert scene.memory.failure_of(scene.ref) is None
 
 
-def test_the_first_reason_for_cancelling_stands() -> None:
+def test_the_first_reason_for_cancelling_stands(scene: Scene) -> None:
     """Ctrl-C makes the trial fail; that it failed is not why it was stopped."""
-    scene = Scene()
     scene.table.set_flag(scene.ref.tag, layout.CANCELLED, "Ctrl-C")
     scene.done(MemoryDriver(scene.clock), BROKEN)
     assert scene.table.flag(scene.ref.tag, layout.CANCELLED) == "Ctrl-C"
 
 
-def test_nothing_is_removed_under_a_living_writer() -> None:
+def test_nothing_is_removed_under_a_living_writer(scene: Scene) -> None:
     """It would write on into the next trial's store, or into none."""
-    scene = Scene()
     driver = MemoryDriver(scene.clock)
 
     class Beating(FakeClock):
@@ -219,26 +213,23 @@ def test_nothing_is_removed_under_a_living_writer() -> None:
     assert (driver.calls, beating.now_ns()) == ([], (1_000 + CALL_LIMIT_S) * SECOND_NS)
 
 
-def test_a_writer_silent_for_five_seconds_is_gone() -> None:
+def test_a_writer_silent_for_five_seconds_is_gone(scene: Scene) -> None:
     """A killed one says no farewell."""
-    scene = Scene()
     scene.beat("writer#00-0000-0000-00")
     assert scene.done(MemoryDriver(scene.clock))
     assert scene.clock.now_ns() == 1_005 * SECOND_NS
 
 
-def test_a_writer_that_has_ended_is_not_waited_for() -> None:
+def test_a_writer_that_has_ended_is_not_waited_for(scene: Scene) -> None:
     """The usual case, and half a minute saved per trial."""
-    scene = Scene()
     scene.beat("writer#00-0000-0000-00", ended=True)
     scene.beat("watcher#0", ended=True)
     assert scene.done(MemoryDriver(scene.clock))
     assert scene.clock.slept_s == []
 
 
-def test_an_unreachable_store_keeps_the_lease_for_the_sweeper() -> None:
+def test_an_unreachable_store_keeps_the_lease_for_the_sweeper(scene: Scene) -> None:
     """A store that could not be emptied is still somebody's."""
-    scene = Scene()
     with pytest.raises(TargetUnavailableError):
         scene.done(MemoryDriver(scene.clock, unavailable=True))
     assert scene.table.find_lease("s3#target") is not None

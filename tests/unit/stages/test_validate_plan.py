@@ -51,9 +51,14 @@ def two_trials(**target: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
     return {"name": "two", "trials": [{"target": each, "phases": phases} for each in targets]}
 
 
-def test_a_good_plan_becomes_stored_trials() -> None:
+@pytest.fixture
+def memory() -> MemoryServices:
+    """Return services in memory."""
+    return MemoryServices()
+
+
+def test_a_good_plan_becomes_stored_trials(memory: MemoryServices) -> None:
     """Later states read them by key; the console's graph shows names and phases."""
-    memory = MemoryServices()
     output = validate_plan(task(two_trials()), memory.services)
     first = TrialRef(run_id="run-1", trial=0, tag=trial_tag("run-1", 0))
     assert output.trials[0] == PlannedTrial(
@@ -69,9 +74,8 @@ def test_a_good_plan_becomes_stored_trials() -> None:
     assert [trial.target.store for trial in stored.trials] == ["s3", "etcd"]
 
 
-def test_the_estimate_is_the_sum_over_the_trials() -> None:
+def test_the_estimate_is_the_sum_over_the_trials(memory: MemoryServices) -> None:
     """Each trial's own is kept for its report."""
-    memory = MemoryServices()
     output = validate_plan(task(two_trials()), memory.services)
     specs = [memory.services.runs.get_model(layout.trial_key(t.ref, "trial.json"), TrialSpec) for t in output.trials]
     assert output.estimate_usd == pytest.approx(sum(spec.estimate_usd for spec in specs))
@@ -99,9 +103,8 @@ def test_a_run_that_is_refused_is_announced() -> None:
     assert aws.events == ["RunFailed"]
 
 
-def test_a_run_that_is_over_is_not_begun_again() -> None:
+def test_a_run_that_is_over_is_not_begun_again(memory: MemoryServices) -> None:
     """Step Functions forgets a name after 90 days; and one may be stopped while its plan is looked at."""
-    memory = MemoryServices()
     validate_plan(task(two_trials()), memory.services)
     memory.register.change("run-1", ("submitted",), state="succeeded")
     before = dict(memory.bucket.objects)
@@ -110,9 +113,8 @@ def test_a_run_that_is_over_is_not_begun_again() -> None:
     assert memory.bucket.objects == before
 
 
-def test_a_schedule_that_delivers_twice_starts_one_run() -> None:
+def test_a_schedule_that_delivers_twice_starts_one_run(memory: MemoryServices) -> None:
     """Each attempt of EventBridge Scheduler's has an id of its own: its second delivery would cost a second run."""
-    memory = MemoryServices()
     night = {"plan": "quick-unloaded-s3", "source": "schedule", "scheduled": "arn:schedule 2026-01-02T03:00:00Z"}
     validate_plan(task(night), memory.services)
     validate_plan(task(night), memory.services)  # the state is tried again
@@ -126,9 +128,8 @@ def test_a_schedule_that_delivers_twice_starts_one_run() -> None:
 @pytest.mark.parametrize(
     "plan", [{"Comment": "Insert your JSON here"}, None, {**two_trials(), "budget_usd": 0}, {**two_trials(), "x": 1}]
 )
-def test_a_refused_plan_leaves_nothing_behind(plan: object) -> None:
+def test_a_refused_plan_leaves_nothing_behind(plan: object, memory: MemoryServices) -> None:
     """Nothing is created before the whole plan is known to be good, its budget included."""
-    memory = MemoryServices()
     with pytest.raises(PlanError):
         validate_plan(task(plan), memory.services)
     assert (memory.bucket.objects, memory.table.items) == ({}, {})
@@ -225,9 +226,8 @@ def scaled(**trial: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
     return {"name": "scaled", "trials": [{"target": {"store": "postgresql"}, "phases": phases, **trial}]}
 
 
-def test_scaling_is_refused_where_the_stack_has_no_cluster_to_scale() -> None:
+def test_scaling_is_refused_where_the_stack_has_no_cluster_to_scale(memory: MemoryServices) -> None:
     """Once a phase, however often the trial is repeated or varied: it is mended in one place."""
-    memory = MemoryServices()
     problem = problem_of(scaled(repeats=3, matrix={"writers": [1, 2]}), memory)
     assert (problem.path, problem.value) == ("trials[0].phases[1].scale", "serverless_v2")
     assert "AuroraPostgresql=serverless" in problem.remedy
@@ -252,9 +252,8 @@ def test_a_clock_check_is_refused_where_the_stack_leaves_its_function_out() -> N
     assert validate_plan(task(plan), MemoryServices(check_clock_function_arn="arn:x").services).trials
 
 
-def test_what_a_plan_expands_into_is_stored_trial_by_trial() -> None:
+def test_what_a_plan_expands_into_is_stored_trial_by_trial(memory: MemoryServices) -> None:
     """The state machine maps over them, and every later state finds its own."""
-    memory = MemoryServices()
     plan = two_trials()
     plan["trials"][0] |= {"matrix": {"writers": [1, 2]}, "repeats": 2}
     output = validate_plan(task(plan), memory.services)

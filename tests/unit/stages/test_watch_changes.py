@@ -103,9 +103,14 @@ def at(second: float) -> datetime:
     return datetime.fromtimestamp(START_NS / 1e9 + second, UTC)
 
 
-def test_arrivals_are_recorded_with_their_time_and_position() -> None:
+@pytest.fixture
+def watcher() -> Watcher:
+    """Return a watcher of a store in memory."""
+    return Watcher()
+
+
+def test_arrivals_are_recorded_with_their_time_and_position(watcher: Watcher) -> None:
     """This is the measurement: t4 when the batch came, whenever it was flushed."""
-    watcher = Watcher()
     watcher.put_at(2.25, 0, 1)
     watcher.put_at(5.5, 2)
     assert watcher.run(8).stopped
@@ -114,9 +119,8 @@ def test_arrivals_are_recorded_with_their_time_and_position() -> None:
     assert watcher.table.position(REF.tag) == 3
 
 
-def test_a_watch_shows_life_only_once_it_is_established() -> None:
+def test_a_watch_shows_life_only_once_it_is_established(watcher: Watcher) -> None:
     """AwaitTarget sends canaries as soon as it sees it: before, they would be missed."""
-    watcher = Watcher()
     beats: list[tuple[float, int]] = []
     beat = watcher.table.beat
 
@@ -132,18 +136,16 @@ def test_a_watch_shows_life_only_once_it_is_established() -> None:
     assert (who.startswith("watcher#0-"), last["ended"]) == (True, True)
 
 
-def test_events_on_their_way_when_the_watch_is_stopped_are_still_taken() -> None:
+def test_events_on_their_way_when_the_watch_is_stopped_are_still_taken(watcher: Watcher) -> None:
     """AwaitArrivals may have given up on them; they count all the same."""
-    watcher = Watcher()
     watcher.flag_at(2.5, layout.STOP_WATCHING)
     watcher.put_at(3.5, 0)
     watcher.run()
     assert watcher.seen() == [(0, 3.5, 1)]
 
 
-def test_a_cancelled_trial_without_a_writer_is_left_after_a_second_in_which_nothing_came() -> None:
+def test_a_cancelled_trial_without_a_writer_is_left_after_a_second_in_which_nothing_came(watcher: Watcher) -> None:
     """Partial results are results. The flag is seen after 3.25 s."""
-    watcher = Watcher()
     watcher.put_at(2.25, 0)
     watcher.flag_at(2.5, layout.CANCELLED)
     watcher.put_at(4.0, 1)
@@ -186,9 +188,8 @@ def test_each_watch_tells_when_it_began_and_when_it_stood_still() -> None:
     assert beat["from_position"] is None
 
 
-def test_canaries_are_recorded_as_they_come_and_load_once_a_second() -> None:
+def test_canaries_are_recorded_as_they_come_and_load_once_a_second(watcher: Watcher) -> None:
     """AwaitTarget waits for the former one by one; to write at each change of the load would disturb it."""
-    watcher = Watcher()
     recorded: list[float] = []
     put_t4 = watcher.table.put_t4
 
@@ -205,9 +206,8 @@ def test_canaries_are_recorded_as_they_come_and_load_once_a_second() -> None:
 
 
 @pytest.mark.parametrize("flag", [layout.CANCELLED, layout.STOP_WATCHING])
-def test_a_lane_that_is_called_after_the_flag_does_not_begin(flag: str) -> None:
+def test_a_lane_that_is_called_after_the_flag_does_not_begin(flag: str, watcher: Watcher) -> None:
     """Otherwise the state machine would not end before its turn does."""
-    watcher = Watcher()
     watcher.table.set_flag(REF.tag, flag, "test")
     assert watcher.run().stopped
     assert watcher.store.calls == []
@@ -229,9 +229,8 @@ def test_a_wait_that_cuts_its_time_to_the_second_does_not_call_before_the_turn()
     assert watcher.run() == WatchChangesOutput(stopped=False, next_at=at(601))
 
 
-def test_a_turn_ends_after_the_next_one_has_begun() -> None:
+def test_a_turn_ends_after_the_next_one_has_begun(watcher: Watcher) -> None:
     """600 s, and 10 s of overlap; then this lane waits for its next turn."""
-    watcher = Watcher()
     watcher.put_at(609, 0)
     assert watcher.run() == WatchChangesOutput(stopped=False, next_at=at(625))
     assert (watcher.seen(), watcher.clock.now_ns()) == ([(0, 609.0, 1)], START_NS + 610 * SECOND_NS)
@@ -248,9 +247,8 @@ def test_a_turn_takes_up_where_the_recorded_changes_end() -> None:
     assert "watch from 3" in watcher.store.calls
 
 
-def test_a_watch_that_the_store_ends_fails_the_turn_and_keeps_what_was_seen() -> None:
+def test_a_watch_that_the_store_ends_fails_the_turn_and_keeps_what_was_seen(watcher: Watcher) -> None:
     """The state machine then stops the load: without a watcher, all later events would count as lost."""
-    watcher = Watcher()
     watcher.put_at(2.25, 0)
     watcher.at(2.5, lambda: watcher.store.end_watch("compacted"))
     with pytest.raises(TargetUnavailableError, match="compacted"):
@@ -287,17 +285,15 @@ def test_a_store_that_pushes_cannot_be_watched() -> None:
         Watcher(store=cast("Any", Pushing())).run()
 
 
-def test_a_trial_that_lost_its_target_is_not_watched() -> None:
+def test_a_trial_that_lost_its_target_is_not_watched(watcher: Watcher) -> None:
     """The sweeper gave it to somebody else."""
-    watcher = Watcher()
     watcher.table.release_lease(lease_target(SPEC, watcher.services.settings), REF.tag)
     with pytest.raises(TargetUnavailableError, match=r"does not hold etcd#127\.0\.0\.1:2379"):
         watcher.run()
 
 
-def test_changes_that_name_no_event_of_the_trial_are_kept_aside() -> None:
+def test_changes_that_name_no_event_of_the_trial_are_kept_aside(watcher: Watcher) -> None:
     """Counted as malformed; dropped, nobody would know of the second writer in our namespace."""
-    watcher = Watcher()
     watcher.at(1.25, lambda: watcher.store.put("a", b"\xff not an identity"))
     watcher.at(1.5, lambda: watcher.store.put("b", value(0, "bbbbbbbbbb-0000")))
     watcher.put_at(1.75, 7)
@@ -307,9 +303,8 @@ def test_changes_that_name_no_event_of_the_trial_are_kept_aside() -> None:
     assert bodies == ["\\xff not an identity", value(0, "bbbbbbbbbb-0000").decode()]
 
 
-def test_a_backlog_is_split_into_items_that_the_table_takes() -> None:
+def test_a_backlog_is_split_into_items_that_the_table_takes(watcher: Watcher) -> None:
     """After an outage the watch hands over everything at once."""
-    watcher = Watcher()
     watcher.store.changes.extend(Change(value(number), number + 1) for number in range(MAX_ENTRIES + 1))
     watcher.table.set_position(REF.tag, 0)
     watcher.run(1.5)
@@ -317,9 +312,8 @@ def test_a_backlog_is_split_into_items_that_the_table_takes() -> None:
     assert watcher.table.position(REF.tag) == MAX_ENTRIES + 1
 
 
-def test_while_the_table_is_away_arrivals_go_to_the_bucket_once() -> None:
+def test_while_the_table_is_away_arrivals_go_to_the_bucket_once(watcher: Watcher) -> None:
     """The watch goes on; in both places, an arrival would count as a duplicate. The position is claimed later."""
-    watcher = Watcher()
     put_item = watcher.behind.table.put_item
     watcher.at(1.5, lambda: setattr(watcher.behind.table, "put_item", fail))
     watcher.put_at(2.25, 0)
@@ -330,9 +324,8 @@ def test_while_the_table_is_away_arrivals_go_to_the_bucket_once() -> None:
     assert (item.entries["sequence"].tolist(), watcher.seen(), watcher.table.position(REF.tag)) == ([0], [], 1)
 
 
-def test_arrivals_that_can_be_stored_nowhere_fail_the_turn_and_say_how_many() -> None:
+def test_arrivals_that_can_be_stored_nowhere_fail_the_turn_and_say_how_many(watcher: Watcher) -> None:
     """They would look like lost events otherwise."""
-    watcher = Watcher()
     watcher.put_at(2.25, 0, 1, 2)
     watcher.at(1.5, lambda: setattr(watcher.behind.table, "put_item", fail))
     watcher.at(1.75, lambda: setattr(watcher.behind.bucket, "put_object", fail))
