@@ -16,8 +16,8 @@ from tests.statemachines.conftest import load_machine
 from stepbench.contracts.rules import COMPACTION_S, QUOTA_BYTES
 from stepbench.contracts.tuning import COMMANDS, NODE_SETTINGS
 from stepbench.drivers.cassandra.tuning import NodeValues
+from stepbench.load_host import BEAT_S
 from stepbench.load_host.__main__ import build_parser
-from stepbench.load_host.host import BEAT_S
 from stepbench.stages.plan_phase import LOAD_HOST_SILENT_S
 
 if TYPE_CHECKING:

@@ -44,9 +44,9 @@ from stepbench.stages import (
     tear_down_target,
     watch_changes,
 )
+from stepbench.stages.await_turn import REGRESSION_DETECTED, SOURCE, event_detail
 from stepbench.stages.receive_events import BUCKET_RETRY, TABLE_RETRY
 from stepbench.stages.run_writer import Bench
-from stepbench.stages.turns import REGRESSION_DETECTED, SOURCE, event_detail
 from stepbench.stages.watch_changes import WatchPace
 from stepbench.workload.operations import Contents
 from stepbench_tools.documents.parameters import updated

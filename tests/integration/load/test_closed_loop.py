@@ -25,7 +25,8 @@ from stepbench.model.request import CoroutineRequest, Outcome, Request, Result, 
 from stepbench.records.formats.columns import Rows
 from stepbench.settings import Settings
 from stepbench.workload.arrivals import think_times_ns
-from stepbench.workload.choices import Choices, ClientStream, RecordKeys
+from stepbench.workload.choices import Choices, ClientStream
+from stepbench.workload.operations import RecordKeys
 from stepbench.workload.products import Products, json_blob
 from stepbench_tools.calibration.truth import read_truth
 from stepbench_tools.local.processes import terminate

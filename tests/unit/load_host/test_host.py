@@ -16,8 +16,8 @@ from botocore.exceptions import ClientError
 from botocore.loaders import Loader
 from tests.samples.records import writer_item
 
-from stepbench.load_host import host
-from stepbench.load_host.host import LoadHost, Place
+from stepbench import load_host as host
+from stepbench.load_host import LoadHost, Place
 
 PROCESSES = multiprocessing.get_context("spawn")
 """The server that the host forks from would outlive its tests."""

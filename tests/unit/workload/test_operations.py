@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from stepbench.contracts.workload import Kind, Workload
-from stepbench.workload.choices import BLOCK, Choices, ClientStream, RecordKeys, hexadecimal, mix_all_bits, mix_bits
-from stepbench.workload.operations import ClientOperations, Contents
+from stepbench.workload.choices import BLOCK, Choices, ClientStream
+from stepbench.workload.operations import ClientOperations, Contents, RecordKeys, hexadecimal
+from stepbench.workload.products import mix_all_bits, mix_bits
 
 STREAM = ClientStream(phase=2, slice=3, client=5, attempt=2)
 FIRST_VERSION = (2 << 41 | 3 << 30 | 2 << 26) + 1

@@ -13,8 +13,8 @@ import pytest
 
 from stepbench.contracts.target import target_models
 from stepbench.errors import PlanError
+from stepbench.load_host import Place
 from stepbench.load_host import __main__ as program
-from stepbench.load_host.host import Place
 from stepbench_tools.cli import main
 from stepbench_tools.cli.environment import _listening
 from stepbench_tools.local import invoking, sam_local, session, stack

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from stepbench.load_host.host import Place, run_load_host
+from stepbench.load_host import Place, run_load_host
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.workload import PRODUCT_BYTES, ROW_DATA, Kind
 from stepbench.model.errors import WRONG_VALUE
-from stepbench.workload.choices import DIGITS, RecordKeys
-from stepbench.workload.operations import HEAD_BYTES, STAMP_PRIME, filler_of, stamp
+from stepbench.workload.choices import DIGITS
+from stepbench.workload.operations import HEAD_BYTES, STAMP_PRIME, RecordKeys, filler_of, stamp
 from stepbench.workload.products import FIELD_BYTES, FIRST_ID, Products, json_blob
 
 if TYPE_CHECKING:

@@ -13,14 +13,12 @@ nobody knows how far that came: its inserts would be refused.
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 import numpy as np
 
 from stepbench.contracts.workload import HotKeys, Kind, LatestKeys, UniformKeys, ZipfianKeys
-from stepbench.workload.zipf import scrambled_zipf, zipf_ranks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +33,10 @@ PROBES = 1 << 60
 _PHASE_AT, _SLICE_AT, _CLIENT_AT, _ATTEMPT_AT = 54, 43, 29, 25
 MAX_CLIENTS = 1 << (_SLICE_AT - _CLIENT_AT)
 MAX_ATTEMPTS = 1 << (_CLIENT_AT - _ATTEMPT_AT)
-_MASK = (1 << 64) - 1
+SCRAMBLED_ITEMS = 10_000_000_000
+"""How many items YCSB draws from before it hashes."""
+_EXACT_TERMS = 512
+_FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 1_099_511_628_211
 DIGITS = 16
 """A record number has so many hexadecimal digits."""
 KINDS = tuple(Kind)
@@ -208,60 +209,80 @@ def _below(end: int, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
     return whole
 
 
-class RecordKeys:
+def zeta(items: NDArray[np.float64], constant: float) -> NDArray[np.float64]:
     """
-    The keys of a trial's records, of the length that the workload asks for: head, digits, tail.
+    Return sum of k ** -constant over k = 1...items, to some 1e-12 of it.
 
-    With hashed order, the digits are a bijection of the number: no two records share a key.
-    """
-
-    def __init__(self, workload: Workload, tag: str) -> None:
-        """`tag` is the trial's namespace."""
-        if workload.record.shape == "row":  # the digits of a UUID; the tag is in its second half
-            self.head, self.tail = "", hashlib.blake2b(tag.encode(), digest_size=DIGITS // 2).hexdigest()
-        else:
-            self.head = f"{tag}/rec-"
-            self.tail = "/".ljust(workload.record.key_bytes - len(self.head) - DIGITS, "x")
-        self._hashed = workload.key_order == "hashed"
-
-    def of(self, number: int) -> str:
-        """Return the key of the record with this number."""
-        return self.with_digits(f"{mix_bits(number) if self._hashed else number:016x}")
-
-    def with_digits(self, digits: str) -> str:
-        """Return the key with these digits."""
-        return f"{self.head}{digits}{self.tail}"
-
-    def digits_of(self, key: str) -> str:
-        """Return the digits in a key, which are its record's alone."""
-        return key[len(self.head) : len(self.head) + DIGITS]
-
-    def codes(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return what the digits of these records' keys say as numbers; same shape."""
-        unsigned = numbers.astype(np.uint64)
-        return mix_all_bits(unsigned) if self._hashed else unsigned
-
-
-def hexadecimal(numbers: NDArray[np.uint64]) -> str:
-    """Return the digits of all, one after the other: for a thousand it takes as long as for three by themselves."""
-    return numbers.astype(">u8").tobytes().hex()
-
-
-def mix_bits(number: int) -> int:
-    """
-    Return 64 bits that look random, a different number for each.
+    Args:
+        items: of any shape, whole numbers, at least 1.
+        constant: not 1.
 
     Source:
-        Steele, Lea & Flood (2014), Fast splittable pseudorandom number generators, OOPSLA '14 (mix64variant13, by
-        Stafford).
+        Euler-Maclaurin; Graham, Knuth & Patashnik, Concrete Mathematics, 2nd ed., section 9.5.
     """
-    number = ((number ^ number >> 30) * 0xBF58476D1CE4E5B9) & _MASK
-    number = ((number ^ number >> 27) * 0x94D049BB133111EB) & _MASK
-    return number ^ number >> 31
+    terms = np.arange(1, _EXACT_TERMS + 1, dtype=np.float64) ** -constant
+    exact = np.cumsum(terms)[np.minimum(items, _EXACT_TERMS).astype(np.int64) - 1]
+    n, m = np.maximum(items, _EXACT_TERMS), float(_EXACT_TERMS)
+    power = 1 - constant
+    rest = (n**power - m**power) / power + (n**-constant - m**-constant) / 2
+    rest -= constant * (n ** (-constant - 1) - m ** (-constant - 1)) / 12
+    total: NDArray[np.float64] = exact + rest
+    return total
 
 
-def mix_all_bits(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return `mix_bits` of each number; the products wrap around."""
-    numbers = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ numbers >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ numbers >> np.uint64(31)
+def zipf_ranks(uniform: NDArray[np.float64], items: NDArray[np.int64], constant: float) -> NDArray[np.int64]:
+    """
+    Return a rank for each uniform number, from 0 (drawn most) to items - 1.
+
+    By Gray's approximate inversion, which needs no table: the first two ranks have exactly their probability, those
+    behind them almost.
+
+    Args:
+        uniform: shape (n,), in [0, 1).
+        items: shape (n,) or (), at least 1: among how many each is drawn.
+        constant: in (0, 1).
+
+    Source:
+        Gray et al. (1994), Quickly generating billion-record synthetic databases, SIGMOD '94, section 3.1, `zipf`.
+    """
+    n = items.astype(np.float64)
+    total = zeta(n, constant)
+    second = 1 + 0.5**constant
+    # Of one or two items the first two branches are all, and eta would divide by nothing.
+    room = np.where(n > 2, 1 - second / total, 1.0)  # noqa: PLR2004 -- two items
+    eta = (1 - (2 / n) ** (1 - constant)) / room
+    tail = n * (eta * uniform - eta + 1) ** (1 / (1 - constant))
+    first = uniform * total
+    ranks = np.where(first < 1, 0, np.where(first < second, 1, tail)).astype(np.int64)
+    drawn: NDArray[np.int64] = np.minimum(ranks, items - 1)
+    return drawn
+
+
+def scrambled_zipf(uniform: NDArray[np.float64], records: int, constant: float) -> NDArray[np.int64]:
+    """
+    Return the number of a record, from 0, for each uniform number, by Zipf's law as YCSB draws it.
+
+    A rank is drawn among ten billion and hashed to a record, so that how hot the hottest record is does not depend on
+    how many there are, and the hot ones are scattered over all.
+
+    Source:
+        Cooper et al. (2010), Benchmarking cloud serving systems with YCSB, SoCC '10, section 4.1.
+    """
+    ranks = zipf_ranks(uniform, np.array(SCRAMBLED_ITEMS), constant)
+    return fnv_hash(ranks) % records
+
+
+def fnv_hash(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """
+    Hash the 8 bytes of each number by FNV-1a, the lowest first, without its sign: YCSB's `fnvhash64`.
+
+    Source:
+        Fowler, Noll & Vo, The FNV non-cryptographic hash algorithm, RFC 9923.
+    """
+    rest = numbers.astype(np.uint64)
+    found = np.full(numbers.shape, _FNV_OFFSET, dtype=np.uint64)
+    for _ in range(8):
+        found = (found ^ (rest & np.uint64(0xFF))) * np.uint64(_FNV_PRIME)
+        rest = rest >> np.uint64(8)
+    positive: NDArray[np.int64] = np.abs(found.view(np.int64))
+    return positive

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,9 +10,9 @@ import numpy as np
 
 from stepbench.contracts.workload import ROW_DATA, Kind
 from stepbench.model.request import Request
-from stepbench.workload.choices import BLOCK, DIGITS, KINDS, MAX_ATTEMPTS, Choices, RecordKeys, hexadecimal
+from stepbench.workload.choices import BLOCK, DIGITS, KINDS, MAX_ATTEMPTS, Choices
 from stepbench.workload.payloads import FILLER
-from stepbench.workload.products import Products, json_blob
+from stepbench.workload.products import Products, json_blob, mix_all_bits, mix_bits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +28,45 @@ HEAD_BYTES = 2 * DIGITS
 """A blob begins with the digits of its key and those of its stamp."""
 STAMP_PRIME = 65_521
 """The largest prime of 16 bits: with a version of 48, a stamp has 64."""
+
+
+class RecordKeys:
+    """
+    The keys of a trial's records, of the length that the workload asks for: head, digits, tail.
+
+    With hashed order, the digits are a bijection of the number: no two records share a key.
+    """
+
+    def __init__(self, workload: Workload, tag: str) -> None:
+        """`tag` is the trial's namespace."""
+        if workload.record.shape == "row":  # the digits of a UUID; the tag is in its second half
+            self.head, self.tail = "", hashlib.blake2b(tag.encode(), digest_size=DIGITS // 2).hexdigest()
+        else:
+            self.head = f"{tag}/rec-"
+            self.tail = "/".ljust(workload.record.key_bytes - len(self.head) - DIGITS, "x")
+        self._hashed = workload.key_order == "hashed"
+
+    def of(self, number: int) -> str:
+        """Return the key of the record with this number."""
+        return self.with_digits(f"{mix_bits(number) if self._hashed else number:016x}")
+
+    def with_digits(self, digits: str) -> str:
+        """Return the key with these digits."""
+        return f"{self.head}{digits}{self.tail}"
+
+    def digits_of(self, key: str) -> str:
+        """Return the digits in a key, which are its record's alone."""
+        return key[len(self.head) : len(self.head) + DIGITS]
+
+    def codes(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return what the digits of these records' keys say as numbers; same shape."""
+        unsigned = numbers.astype(np.uint64)
+        return mix_all_bits(unsigned) if self._hashed else unsigned
+
+
+def hexadecimal(numbers: NDArray[np.uint64]) -> str:
+    """Return the digits of all, one after the other: for a thousand it takes as long as for three by themselves."""
+    return numbers.astype(">u8").tobytes().hex()
 
 
 class Texts(NamedTuple):

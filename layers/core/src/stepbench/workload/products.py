@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.workload.choices import mix_bits
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
 FIELD_BYTES = {
     "id": 19,
@@ -64,6 +64,7 @@ _EPOCH_MS, _DAY_MS, _DAYS = 1_600_000_000_000, 86_400_000, 1_000
 _LATEST = 10**9
 """An update comes at most so many times `PRIME` ms after the creation: these still have 13 digits since the epoch."""
 _DESCRIPTIONS = 4_096
+_MASK = (1 << 64) - 1
 _SELLERS = 900_000
 _COLOURS = ("Auburn", "Cobalt", "Golden", "Indigo", "Maroon", "Orange", "Purple", "Silver", "Violet", "Yellow")
 _MATERIALS = ("Bamboo", "Canvas", "Copper", "Cotton", "Enamel", "Marble", "Pewter", "Rattan", "Velvet", "Walnut")
@@ -160,6 +161,26 @@ class Products:
 
     def _created_ms(self, number: int) -> int:
         return _EPOCH_MS + mix_bits(self._seed ^ mix_bits(number)) % _DAYS * _DAY_MS
+
+
+def mix_bits(number: int) -> int:
+    """
+    Return 64 bits that look random, a different number for each.
+
+    Source:
+        Steele, Lea & Flood (2014), Fast splittable pseudorandom number generators, OOPSLA '14 (mix64variant13, by
+        Stafford).
+    """
+    number = ((number ^ number >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+    number = ((number ^ number >> 27) * 0x94D049BB133111EB) & _MASK
+    return number ^ number >> 31
+
+
+def mix_all_bits(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return `mix_bits` of each number; the products wrap around."""
+    numbers = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ numbers >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ numbers >> np.uint64(31)
 
 
 def attributes_json(fields: Mapping[str, str]) -> str:
