@@ -18,10 +18,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
-from tests.samples.planted_transfers import NOTHING, START_NS, Noise, Simulation, Truth
+from tests.samples.planted_transfers import NOTHING, START_NS, Noise, Simulation, Truth, joined
 
 from stepbench.experiments.transfer.analysis.findings import find_transfers
-from stepbench.records.formats.transfer_columns import TransferColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +50,7 @@ def simulate(
         columns, stalled = simulation.draw(truths.get(pair, NOTHING), rng)
         parts.append(columns)
         stalls += stalled.size
-    return find_transfers(TransferColumns.joined(parts)), stalls
+    return find_transfers(joined(parts)), stalls
 
 
 def find_all(findings: TransferFindings) -> Iterator[str]:

@@ -11,6 +11,8 @@ from stepbench.contracts.transfer.plan import MIB, PUBLISHED_SIZES_MIB
 from stepbench.records.formats.transfer_columns import ROW_FIELDS, TEXT_FIELDS, UNTOLD, Texts, TransferColumns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -123,3 +125,15 @@ def _factors(truth: Truth, began_ns: Integers, rng: np.random.Generator) -> Floa
     if truth.slow_hour is not None:
         factors[since_ns // HOUR_NS % 24 == truth.slow_hour] *= truth.hour_factor
     return factors
+
+
+def joined(parts: Sequence[TransferColumns]) -> TransferColumns:
+    """Return columns one behind the other."""
+    columns: dict[str, Any] = {}
+    for name in ROW_FIELDS:
+        pieces = [getattr(part, name) for part in parts]
+        texts = [each.table[code] for each in pieces for code in each.codes] if name in TEXT_FIELDS else []
+        columns[name] = Texts.of(texts) if name in TEXT_FIELDS else np.concatenate(pieces)
+    lengths = np.concatenate([np.diff(part.mib_offsets) for part in parts])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return TransferColumns(**columns, mib_ns=np.concatenate([part.mib_ns for part in parts]), mib_offsets=offsets)

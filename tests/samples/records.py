@@ -152,3 +152,12 @@ def dynamodb_record(
 def postgresql_delivery(event: EventId, t3_us: int = 1_700_000_000_000_001) -> dict[str, Any]:
     """Build what the trigger's `aws_lambda.invoke` sends."""
     return {"source": POSTGRESQL_SOURCE, "event": event.text(), "t3_us": t3_us}
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of several files, at least one, in order; what a part has no column of is 0, and no token."""
+    names = dict.fromkeys(name for part in parts for name in part.extras)
+    columns = [np.concatenate(column) for column in zip(*(part[:6] for part in parts), strict=True)]
+    tokens = [token for part in parts for token in (part.tokens or [""] * part.sequence.size)]
+    extras = {name: np.concatenate([part.extras.get(name, part.sequence * 0) for part in parts]) for name in names}
+    return Rows._make([*columns, tuple(tokens) if any(tokens) else (), extras])

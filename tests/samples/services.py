@@ -105,7 +105,7 @@ class MemoryServices(memory_services.MemoryServices):
 
     def held_until(self, run_id: str, at_ns: int) -> None:
         """Have a run give back its last target at this time."""
-        self.services.table.end_beat(layout.HOLDERS, run_id, {})
+        self.services.table.beat(layout.HOLDERS, run_id, {}, ended=True)
         self.table.items[layout.trial_pk(layout.HOLDERS), layout.HEARTBEAT + run_id]["at_ns"] = at_ns
 
     def failure_of(self, ref: TrialRef) -> Failure | None:

@@ -101,7 +101,7 @@ def test_flags_heartbeats_and_pointers_come_back_as_they_went(services: Services
     table.beat(tag, "watcher#0", {"seen": 3})
     assert table.beats(tag)["watcher#0"]["progress"] == {"seen": 3}
     start = {"sandbox": "watcher-0-a", "established_ns": 5, "from_position": None, "pauses_ns": [(7, 9), (20, 30)]}
-    table.end_beat(tag, "watcher#0-a", {"seen": 3}, **start)
+    table.beat(tag, "watcher#0-a", {"seen": 3}, **start, ended=True)
     (watch,) = read_watches(table, tag)
     assert watch[:2] == ("watcher-0-a", 5)
     assert watch.pauses_ns == ((7, 9), (20, 30))

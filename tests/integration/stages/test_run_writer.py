@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.samples.records import REF, trial_spec, writer_item
+from tests.samples.records import REF, concatenate, trial_spec, writer_item
 from tests.support.memory_driver import MemoryDriver
 
 from stepbench.clock import Clock
@@ -19,7 +19,7 @@ from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
 from stepbench.model.request import Outcome
-from stepbench.records.formats.columns import UNSENT, Rows, concatenate, decode
+from stepbench.records.formats.columns import UNSENT, Rows, decode
 from stepbench.records.storage import layout
 from stepbench.services import Services
 from stepbench.settings import Settings

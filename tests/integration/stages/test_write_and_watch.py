@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.samples.records import REF, trial_spec, writer_item
+from tests.samples.records import REF, concatenate, trial_spec, writer_item
 
 from stepbench.contracts.phase import LoadStep, Phase, PhaseSchedule, PrecisionLooks, Until
 from stepbench.contracts.plan import TrialSpec
@@ -22,7 +22,7 @@ from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import CheckPrecisionInput, RunWriterInput, WatchChangesInput
 from stepbench.drivers.registry import lease_target
 from stepbench.model.request import Outcome
-from stepbench.records.formats.columns import concatenate, decode
+from stepbench.records.formats.columns import decode
 from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.join.reader import read_records
 from stepbench.records.join.trial import account

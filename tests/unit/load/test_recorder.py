@@ -4,13 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.samples.records import column_header
+from tests.samples.records import column_header, concatenate
 
 from stepbench.errors import LONGEST_ERROR
 from stepbench.load.recorder import MOST_ERRORS, GrowingRecorder, OperationRecorder, Recorder
 from stepbench.model.errors import OTHER_ERRORS
 from stepbench.model.request import ConnectionParts, Outcome, Result
-from stepbench.records.formats.columns import UNSENT, concatenate, decode, encode
+from stepbench.records.formats.columns import UNSENT, decode, encode
 
 OK = Result(5, 6, Outcome.OK)
 

@@ -334,12 +334,12 @@ HOURS_NS = 3_600 * SECOND_NS
 
 
 def planned_on_host(
-    clock_ns: int, beat: str = "beat", at_once: tuple[int, ...] = (64,), writers: int = 1
+    clock_ns: int, *, ended: bool | None = False, at_once: tuple[int, ...] = (64,), writers: int = 1
 ) -> list[dict[str, Any]]:
-    """Return the items of a plan for load hosts which have just given a sign of life, or their last; "": none ever."""
+    """Return the items of a plan for load hosts that have just given a sign of life, or their last; None: none ever."""
     memory = MemoryServices(FakeClock(clock_ns))
-    for number, each in enumerate(at_once if beat else ()):
-        getattr(memory.services.table, beat)(layout.LOAD_HOSTS, f"host {number}", {}, at_once=each)
+    for number, each in enumerate(() if ended is None else at_once):
+        memory.services.table.beat(layout.LOAD_HOSTS, f"host {number}", {}, ended=ended, at_once=each)
     ref = stored_trial(memory.services, small_plan(load_from="host", writers=writers))
     output = plan_phase(PlanPhaseInput(ref=ref, phase=0), memory.services)
     items: list[dict[str, Any]] = memory.services.runs.find_json(output.items_key)
@@ -352,11 +352,11 @@ def test_the_map_s_items_say_who_runs_them() -> None:
     assert {item.load_from for item in planned(small_plan())[1]} == {"lambda"}
 
 
-@pytest.mark.parametrize(("later_ns", "beat"), [(0, ""), (HOURS_NS, "beat"), (0, "end_beat")])
-def test_load_is_planned_only_for_a_host_that_takes_it(later_ns: int, beat: str) -> None:
+@pytest.mark.parametrize(("later_ns", "ended"), [(0, None), (HOURS_NS, False), (0, True)])
+def test_load_is_planned_only_for_a_host_that_takes_it(later_ns: int, ended: bool | None) -> None:  # noqa: FBT001 -- of a test
     """None was ever there, it has gone silent, or it is draining: the queue would be nobody's."""
     with pytest.raises(LoadHostLostError, match=r"sign of life for 20 s.*`stepbench load-host --stack NAME`"):
-        planned_on_host(time.time_ns() + later_ns, beat)
+        planned_on_host(time.time_ns() + later_ns, ended=ended)
 
 
 def test_load_is_planned_only_for_hosts_that_run_all_writers_at_once() -> None:

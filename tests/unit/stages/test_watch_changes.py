@@ -131,7 +131,7 @@ def test_a_watch_shows_life_only_once_it_is_established(watcher: Watcher) -> Non
     cast("Any", watcher.table).beat = noted
     watcher.put_at(1.5, 0)
     watcher.run(2.25)
-    assert beats == [(0.0, 0), (1.0, 0), (1.5, 1), (2.5, 1), (3.5, 1)]
+    assert beats == [(0.0, 0), (1.0, 0), (1.5, 1), (2.5, 1), (3.5, 1), (3.5, 1)]  # the last is the end
     ((who, last),) = watcher.table.beats(REF.tag).items()
     assert (who.startswith("watcher#0-"), last["ended"]) == (True, True)
 
@@ -165,7 +165,7 @@ def test_a_watch_outlives_the_writers_of_a_cancelled_trial_but_not_for_long(ends
     who = f"writer#{layout.attempt_id(0, 0, 0, 0)}"
     watcher.table.beat(REF.tag, who, {})
     watcher.flag_at(1.5, layout.CANCELLED)
-    watcher.at(ends_s, lambda: watcher.table.end_beat(REF.tag, who, {}))
+    watcher.at(ends_s, lambda: watcher.table.beat(REF.tag, who, {}, ended=True))
     watcher.put_at(4.4, 0)
     watcher.put_at(4.9, 1)
     assert watcher.run().stopped

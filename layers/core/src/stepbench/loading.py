@@ -181,7 +181,11 @@ def find_runs(out: Path) -> tuple[FoundRun, ...]:
     for run_id, same in folders.items():
         taken, *others = sorted(same, key=lambda each: (each.folder.name != run_id, each.folder))
         runs.append(taken._replace(copies=tuple(each.folder for each in others)))
-    return tuple(sorted(runs, key=lambda each: (_started(each), each.run_id), reverse=True))
+
+    def started(run: FoundRun) -> datetime:
+        return run.started_at or datetime.fromtimestamp((run.folder / SUMMARY).stat().st_mtime, UTC)
+
+    return tuple(sorted(runs, key=lambda each: (started(each), each.run_id), reverse=True))
 
 
 def candidates(run: str, out: Path) -> Iterator[FoundRun]:
@@ -222,10 +226,6 @@ def _parse_time(text: str) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _started(run: FoundRun) -> datetime:
-    return run.started_at or datetime.fromtimestamp((run.folder / SUMMARY).stat().st_mtime, UTC)
-
-
 def _arrow(rows: Iterable[Row], columns: dict[str, type]) -> Table:
     pa = _library("pyarrow")
     types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -233,7 +233,11 @@ def _arrow(rows: Iterable[Row], columns: dict[str, type]) -> Table:
 
 
 def _convert(table: Table, format_: Format) -> Table:
-    converters: dict[str, Callable[[Table], Table]] = {"arrow": lambda same: same, "pandas": _pandas, "polars": _polars}
+    converters: dict[str, Callable[[Table], Table]] = {
+        "arrow": lambda same: same,
+        "pandas": _pandas,
+        "polars": lambda table: _library("polars").from_arrow(table),
+    }
     if format_ not in converters:
         remedy = f"Give one of {', '.join(converters)}."
         raise PlanError([Problem(path="format", value=f'"{format_}"', message="is no kind of table", remedy=remedy)])
@@ -247,10 +251,6 @@ def _pandas(table: Table) -> Table:
     frame = table.to_pandas(types_mapper=(nullable | {pa.uint16(): pandas.UInt16Dtype()}).get)
     frame.attrs = json.loads((table.schema.metadata or {}).get(b"PANDAS_ATTRS", b"{}"))
     return frame
-
-
-def _polars(table: Table) -> Table:
-    return _library("polars").from_arrow(table)
 
 
 def _library(name: str) -> Any:  # noqa: ANN401 -- an optional one, without types

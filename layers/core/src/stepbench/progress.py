@@ -157,14 +157,11 @@ def _left_of_trial(spec: TrialSpec, snapshot: Snapshot, overheads: Overheads) ->
     return left + load_s + between_s(spec.plan, following, overheads) + overheads.finish_s
 
 
-def _runs(number: int) -> str:
-    return "another run" if number == 1 else f"{number} other runs"
-
-
 def activity(snapshot: Snapshot) -> str:
     """Describe in a few words what happens now."""
     if snapshot.trial is None and snapshot.ahead:
-        return f"waiting for its turn, behind {_runs(snapshot.ahead)}"
+        others = "another run" if snapshot.ahead == 1 else f"{snapshot.ahead} other runs"
+        return f"waiting for its turn, behind {others}"
     if snapshot.trial is None:
         started = "between two trials" if snapshot.done else "validating the plan"
         return "writing the report" if snapshot.done >= len(snapshot.specs) else started
@@ -239,8 +236,9 @@ def _counts(snapshot: Snapshot) -> tuple[str, ...]:
     """Format what was counted in this trial; before there is a phase, how long it waits for its target."""
     if snapshot.trial is None:
         return ()
-    if wait := _wait(snapshot):
-        return (wait,)
+    if snapshot.phase is None and snapshot.holder:
+        waited_s = (snapshot.now_ns - snapshot.trial_seen_ns) / 1e9
+        return (f"at most {duration(max(0.0, LEASE_WAIT_S - waited_s))} more",)
     found = [f"this trial: {_events(snapshot, snapshot.specs[snapshot.trial])}"]
     if snapshot.sent:
         found.append(digits.counted(snapshot.errors, "error"))
@@ -248,14 +246,13 @@ def _counts(snapshot: Snapshot) -> tuple[str, ...]:
         found.append(f"{rounded(snapshot.rate_per_s, 2)}/s")
     if snapshot.service_times:
         named = traits_of(snapshot.specs[snapshot.trial].plan.experiment).timed
-        quantiles = ", ".join(f"{name} {_quantile(snapshot.service_times, q)}" for name, q in _QUANTILES)
-        found.append(f"{named} {quantiles}")
+        quantiles = ((name, (histogram_quantile_ns(snapshot.service_times, q) or 0.0) / 1e6) for name, q in _QUANTILES)
+        found.append(f"{named} {', '.join(f'{name} {_unsure(value_ms)}' for name, value_ms in quantiles)}")
     return tuple(found)
 
 
-def _quantile(times: Counter[int], q: float) -> str:
-    """Format a quantile with the two digits that a histogram has, marked since it has no interval."""
-    value_ms = (histogram_quantile_ns(times, q) or 0.0) / 1e6
+def _unsure(value_ms: float) -> str:
+    """Format a time with the two digits that a histogram has, marked since it has no interval."""
     unit = unit_for(value_ms)
     return f"{UNSURE}{rounded(value_ms * unit.per_ms, 2)} {unit.name}"
 
@@ -266,14 +263,6 @@ def _is_offered(snapshot: Snapshot) -> bool:
         return False
     since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
     return 0 <= since_s < snapshot.phase.offered_s(snapshot.specs[snapshot.trial].plan.phases[snapshot.phase.index])
-
-
-def _wait(snapshot: Snapshot) -> str:
-    """Format how long the trial waits for its target, "" if for none: `at most 9 min 30 s more`."""
-    if snapshot.phase is not None or not snapshot.holder:
-        return ""
-    waited_s = (snapshot.now_ns - snapshot.trial_seen_ns) / 1e9
-    return f"at most {duration(max(0.0, LEASE_WAIT_S - waited_s))} more"
 
 
 def _events(snapshot: Snapshot, spec: TrialSpec) -> str:

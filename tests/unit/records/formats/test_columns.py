@@ -11,7 +11,7 @@ from tests.samples.records import column_header, writer_rows
 from stepbench.errors import CorruptRecordsError
 from stepbench.model.request import Outcome
 from stepbench.records.formats import columns
-from stepbench.records.formats.columns import UNSENT, ColumnHeader, Rows, concatenate, decode, empty_rows, encode
+from stepbench.records.formats.columns import UNSENT, ColumnHeader, Rows, decode, empty_rows, encode
 
 NOW_NS = 1_700_000_000_000_000_000
 
@@ -119,17 +119,6 @@ def test_rows_count_what_the_pointer_tells() -> None:
     assert empty_rows().last_t2_ns == 0
 
 
-def test_files_of_one_attempt_come_together_in_order() -> None:
-    """Tokens may be there in one flush and not in the other."""
-    one = writer_rows([10, 20], tokens=("a", "b"))
-    two = writer_rows([30], first_sequence=2)
-    both = concatenate([one, two])
-    assert both.sequence.tolist() == [0, 1, 2]
-    assert both.t0_ns.tolist() == [10, 20, 30]
-    assert both.tokens == ("a", "b", "")
-    assert concatenate([]).sequence.size == 0
-
-
 def test_the_header_refuses_numbers_that_no_identity_can_hold() -> None:
     """Phase has two hexadecimal digits."""
     with pytest.raises(ValueError, match="less than or equal to 255"):
@@ -148,10 +137,3 @@ def test_columns_of_operations_are_read_back_and_others_have_none() -> None:
     assert all(column.dtype == np.int64 for column in read.extras.values())
     assert same(read, plain)
     assert decode("key", encode(column_header(), plain)).rows.extras == {}
-
-
-def test_parts_without_a_column_have_zeros_in_it() -> None:
-    """A flush without a retry has no such column, and the next one has."""
-    parts = [writer_rows([NOW_NS]), writer_rows([NOW_NS + 1])._replace(extras={"retries": np.array([4])}), empty_rows()]
-    assert concatenate(parts).extras["retries"].tolist() == [0, 4]
-    assert concatenate(parts[:1]).extras == {}

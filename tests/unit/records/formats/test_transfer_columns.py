@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.records.formats.transfer_columns import FAILED, OK, UNTOLD, TransferColumns
@@ -59,26 +58,8 @@ def test_a_part_keeps_each_reads_own_marks() -> None:
     assert masked.mib_ns.tolist() == [3, 4, 5]
 
 
-def test_a_span_begins_with_its_first_moment_and_ends_before_its_last() -> None:
-    """Spans that meet hold each read once."""
-    columns = TransferColumns.of([row(second) for second in range(4)])
-    assert columns.between(10**9, 3 * 10**9).number.tolist() == [1, 2]
-    assert columns.between(None, 10**9).number.tolist() == [0]
-    assert columns.between(3 * 10**9, None).number.tolist() == [3]
-
-
-def test_days_are_joined_with_one_table_of_texts() -> None:
-    """Files of days know their own sandboxes; the same one in two days is one."""
-    one = TransferColumns.of([row(0, sandbox="a", mib_ns=(1, 2)), row(1, sandbox="b")])
-    other = TransferColumns.of([row(2, sandbox="b", mib_ns=(3,))])
-    both = TransferColumns.joined([one, other])
-    assert both.sandbox.table == ("a", "b")
-    assert both.sandbox.codes.tolist() == [0, 1, 1]
-    assert [both.marks(read).tolist() for read in range(3)] == [[1, 2], [], [3]]
-
-
-@pytest.mark.parametrize("columns", [TransferColumns.of([]), TransferColumns.joined([])])
-def test_no_rows_are_empty_columns(columns: TransferColumns) -> None:
+def test_no_rows_are_empty_columns() -> None:
     """A span without transfers has a report, too."""
+    columns = TransferColumns.of([])
     assert columns.size == 0
-    assert columns.between(0, 1).mib_offsets.tolist() == [0]
+    assert columns.mib_offsets.tolist() == [0]

@@ -181,7 +181,7 @@ class LoadHost:
         try:
             self._read_function()
             table = connect({**self.environ, **self._variables}).table
-            (table.end_beat if ends else table.beat)(layout.LOAD_HOSTS, self._name, {}, at_once=self.place.at_once)
+            table.beat(layout.LOAD_HOSTS, self._name, {}, ended=ends, at_once=self.place.at_once)
             _notify_systemd(self.environ.get("NOTIFY_SOCKET"))
         except (BotoCoreError, ClientError, RecordsUnavailableError, OSError) as error:
             LOG.warning("no sign of life: %s", error)

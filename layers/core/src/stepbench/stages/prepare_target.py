@@ -228,7 +228,7 @@ def _give_back_if_cancelled(spec: TrialSpec, target: str, services: Services) ->
     try:
         refuse_if_cancelled(spec.tag, services)
     except TrialCancelledError:
-        services.table.end_beat(layout.HOLDERS, spec.run_id, {})
+        services.table.beat(layout.HOLDERS, spec.run_id, {}, ended=True)
         services.table.release_lease(target, spec.tag)
         raise
 

@@ -256,7 +256,7 @@ def _conclude(attempt: _Attempt) -> RunWriterOutput:
     attempt.flusher.finish(attempt.services.clock)
     progress, tag = attempt.slice.recorder.progress(), attempt.task.item.ref.tag
     with contextlib.suppress(RecordsUnavailableError):  # the records are safe; only the progress display is behind
-        attempt.services.table.end_beat(tag, f"writer#{attempt.id}", progress, **attempt.beat_extras)
+        attempt.services.table.beat(tag, f"writer#{attempt.id}", progress, **attempt.beat_extras, ended=True)
     if attempt.cancelled is not None:
         message = f"writer {attempt.id} stopped after {progress['sent']} events: cancelled ({attempt.cancelled})"
         raise TrialCancelledError(message)

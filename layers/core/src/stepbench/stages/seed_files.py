@@ -89,7 +89,7 @@ def seed_files(task: SeedFilesInput, services: Services) -> SeedFilesOutput:
     try:
         return _seed_in_time(task, services)
     finally:
-        services.table.end_beat(task.ref.tag, SEEDER, {})
+        services.table.beat(task.ref.tag, SEEDER, {}, ended=True)
 
 
 def _seed_in_time(task: SeedFilesInput, services: Services) -> SeedFilesOutput:

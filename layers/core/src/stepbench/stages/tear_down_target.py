@@ -136,7 +136,7 @@ def tear_down(
         return False
     if _holds(target, ref, services):
         restore_released(spec, services)
-    services.table.end_beat(layout.HOLDERS, ref.run_id, {})
+    services.table.beat(layout.HOLDERS, ref.run_id, {}, ended=True)
     services.table.release_lease(target, ref.tag)
     return True
 

@@ -81,8 +81,7 @@ class _Turn:
     def beat(self, *, ended: bool = False) -> None:
         """Write a sign of life, with the watch's position and counts."""
         progress = {"seen": self.log.seen, "position": self.log.recorded_position}
-        beat = self.services.table.end_beat if ended else self.services.table.beat
-        beat(self.ref.tag, f"watcher#{self.log.watch}", progress, **self._start())
+        self.services.table.beat(self.ref.tag, f"watcher#{self.log.watch}", progress, ended=ended, **self._start())
 
     def _start(self) -> dict[str, object]:
         if self.log.established_ns is None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.samples.planted_transfers import Simulation, Truth
+from tests.samples.planted_transfers import Simulation, Truth, joined
 
 from stepbench.contracts.transfer.result import TransferCell, TransferModes, TransferStalls
 from stepbench.contracts.transfer.rows import TransferRow
@@ -176,7 +176,7 @@ def test_waiting_for_the_first_byte_may_be_a_stall() -> None:
     """S3 answers late, and then at full speed."""
     late = reads([20] * 5, first_ms=2_000)
     usual = reads(*[[20] * 5] * 9)
-    both = Reads(TransferColumns.joined([usual.columns, late.columns]))
+    both = Reads(joined([usual.columns, late.columns]))
     assert (find_stalls(both).stalls, find_stalls(both).longest_s) == (1, 2)
     assert find_stalls(usual).stalls == 0
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.samples.planted_transfers import NOTHING, Simulation, Truth
+from tests.samples.planted_transfers import NOTHING, Simulation, Truth, joined
 
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.transfer.result import TransferCell, TransferModes
@@ -18,7 +18,6 @@ from stepbench.experiments.transfer.analysis.dependence import (
     split_variance,
 )
 from stepbench.experiments.transfer.analysis.reads import Reads, pairs_of
-from stepbench.records.formats.transfer_columns import TransferColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,7 +95,7 @@ def compare(
         sandbox = type(columns.sandbox)(np.arange(n), tuple(f"box-{each}" if told else "" for each in range(n)))
         took_ns = (columns.transfer_ns * factors).astype(np.int64)
         parts.append(dataclasses.replace(columns, sandbox=sandbox, transfer_ns=took_ns))
-    return list(compare_sandboxes(list(pairs_of(TransferColumns.joined(parts)))))
+    return list(compare_sandboxes(list(pairs_of(joined(parts)))))
 
 
 def test_a_slow_sandbox_shows_in_both_of_its_reads() -> None:

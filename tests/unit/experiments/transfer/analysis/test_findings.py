@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from tests.samples.planted_transfers import NOTHING, Simulation, Truth
+from tests.samples.planted_transfers import NOTHING, Simulation, Truth, joined
 
 from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.experiments.transfer.analysis.findings import find_transfers
@@ -19,7 +19,7 @@ def month(*truths: Truth, n: int = 900) -> TransferColumns:
     """Return a month of so many transfers of each pair: S3 and EFS to Lambda, S3 and EFS to Fargate."""
     rng = np.random.default_rng(5)
     drawn = [Simulation(*pair, n).draw(truth, rng)[0] for pair, truth in zip(PAIRS, truths, strict=True)]
-    return TransferColumns.joined(drawn)
+    return joined(drawn)
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +115,6 @@ def test_a_file_that_was_read_once_took_what_it_took() -> None:
     (said,) = find_transfers(columns).answers
     assert said.startswith(f"A {round(columns.file_bytes[0] / 2**20)} MiB file from EFS to Lambda took ")
     assert said.endswith(" the one time that it was read.")
-    once = TransferColumns.joined([columns])
+    once = joined([columns])
     (fast,) = find_transfers(dataclasses.replace(once, transfer_ns=np.array([13_400_000]))).answers
     assert "took 13 ms" in fast

@@ -32,7 +32,7 @@ from stepbench.model.request import Outcome
 from stepbench.workload.payloads import matching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -185,30 +185,10 @@ def decode(key: str, data: bytes) -> ColumnFile:
         raise CorruptRecordsError(message) from error
 
 
-def concatenate(parts: Sequence[Rows]) -> Rows:
-    """
-    Concatenate the rows of several files of one attempt. Error indices stay those of their own file.
-
-    Where a part lacks a column of another's extras, its rows have 0.
-    """
-    if not parts:
-        return empty_rows()
-    has_tokens = any(part.tokens for part in parts)
-    tokens = [token for part in parts for token in (part.tokens or ("",) * part.sequence.size)] if has_tokens else ()
-    names = dict.fromkeys(name for part in parts for name in part.extras)
-    columns = [np.concatenate(column) for column in zip(*(part[:6] for part in parts), strict=True)]
-    extras = {name: np.concatenate([_extra(part, name) for part in parts]) for name in names}
-    return Rows._make([*columns, tuple(tokens), extras])
-
-
 def empty_rows() -> Rows:
     """Return no rows."""
     none = np.empty(0, dtype=np.int64)
     return Rows(none, none, none, none, none.astype(np.uint8), none.astype(np.uint16))
-
-
-def _extra(rows: Rows, name: str) -> NDArray[np.int64]:
-    return rows.extras[name] if name in rows.extras else np.zeros(rows.sequence.size, dtype=np.int64)
 
 
 def _decode(data: bytes) -> ColumnFile:

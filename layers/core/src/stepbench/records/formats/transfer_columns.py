@@ -47,15 +47,6 @@ class Texts(NamedTuple):
         """Return those of some reads, with the table as it is."""
         return Texts(self.codes[chosen], self.table)
 
-    def __add__(self, other: object) -> Texts:
-        """Return both, those of the other behind."""
-        if not isinstance(other, Texts):
-            return NotImplemented
-        places = {text: place for place, text in enumerate(self.table)}
-        moved = np.array([places.setdefault(text, len(places)) for text in other.table], np.int64)
-        codes = np.concatenate([self.codes, moved[other.codes] if other.codes.size else other.codes])
-        return Texts(codes, tuple(places))
-
 
 @dataclass(frozen=True)
 class TransferColumns:
@@ -109,20 +100,6 @@ class TransferColumns:
         columns["mib_offsets"] = np.cumsum([0, *map(len, marks)], dtype=np.int64)
         return cls(**columns)
 
-    @classmethod
-    def joined(cls, parts: Iterable[Self]) -> Self:
-        """Return columns one behind the other."""
-        parts = list(parts)
-        columns: dict[str, Any] = {}
-        for name in ROW_FIELDS:
-            pieces = [getattr(part, name) for part in parts]
-            texts = name in TEXT_FIELDS
-            columns[name] = sum(pieces, Texts.of([])) if texts else np.concatenate([_column(name, []), *pieces])
-        columns["mib_ns"] = np.concatenate([np.empty(0, np.int64), *(part.mib_ns for part in parts)])
-        lengths = [np.diff(part.mib_offsets) for part in parts]
-        columns["mib_offsets"] = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
-        return cls(**columns)
-
     @property
     def size(self) -> int:
         """Return how many reads there are."""
@@ -139,15 +116,6 @@ class TransferColumns:
         }
         marks = self.mib_ns[np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])]
         return type(self)(**columns, mib_ns=marks, mib_offsets=offsets)
-
-    def between(self, begin_ns: int | None, end_ns: int | None) -> Self:
-        """Return reads that began at or after one time and before another, ns since the epoch; None: unbounded."""
-        chosen = np.ones(self.size, np.bool_)
-        if begin_ns is not None:
-            chosen &= self.began_at_ns >= begin_ns
-        if end_ns is not None:
-            chosen &= self.began_at_ns < end_ns
-        return self.take(chosen)
 
     def marks(self, read: int) -> Integers:
         """Return when each whole MiB of one read was there, ns since its start; empty where it is untold."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from stepbench.records.formats.t4_items import ItemColumns, shape_of, unpack_tog
 from stepbench.records.join.sent import UNRECORDED, Narrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,32 +55,22 @@ class WatchGap(NamedTuple):
     to_ns: int
 
 
-class _Stretch(NamedTuple):
-    """A span in which a watch surely ran."""
-
-    sandbox: str
-    from_ns: int
-    to_ns: int
-
-
 def find_watch_gaps(watches: Sequence[Watch]) -> tuple[WatchGap, ...]:
     """Return the gaps between the first watch's start and the last one's, by time."""
-    stretches = sorted((each for watch in watches for each in _stretches(watch)), key=lambda each: each.from_ns)
-    watched_to_ns = accumulate((each.to_ns for each in stretches), max)
+    stretches = sorted(((*span, watch.sandbox) for watch in watches for span in _stretches(watch)), key=itemgetter(0))
+    watched_to_ns = accumulate((to_ns for _, to_ns, _ in stretches), max)
     return tuple(
-        WatchGap(begun.sandbox, before_ns, begun.from_ns)
-        for before_ns, begun in zip(watched_to_ns, stretches[1:], strict=False)
-        if before_ns < begun.from_ns
+        WatchGap(sandbox, before_ns, from_ns)
+        for before_ns, (from_ns, _, sandbox) in zip(watched_to_ns, stretches[1:], strict=False)
+        if before_ns < from_ns
     )
 
 
-def _stretches(watch: Watch) -> list[_Stretch]:
-    """Return the stretches between a watch's pauses; its last sign of life may have been in one."""
+def _stretches(watch: Watch) -> Iterator[tuple[int, int]]:
+    """Yield the spans in which a watch surely ran: between its pauses, in one of which its last sign of life may be."""
     begins = (watch.established_ns, *(to_ns for _, to_ns in watch.pauses_ns))
     ends = (*(from_ns for from_ns, _ in watch.pauses_ns), watch.alive_ns)
-    return [
-        _Stretch(watch.sandbox, begin_ns, max(begin_ns, end_ns)) for begin_ns, end_ns in zip(begins, ends, strict=True)
-    ]
+    return ((begin_ns, max(begin_ns, end_ns)) for begin_ns, end_ns in zip(begins, ends, strict=True))
 
 
 class Entries(NamedTuple):

@@ -25,7 +25,7 @@ from stepbench.records.storage import layout
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stepbench.records.storage.receiver_paths import ReceiverTable
+    from stepbench.records.storage.t4_store import RecordTable
     from stepbench.records.storage.trial_table import TrialTable
 
 
@@ -110,7 +110,7 @@ class DagRows:
     made again.
     """
 
-    def __init__(self, table: TrialTable | ReceiverTable) -> None:
+    def __init__(self, table: RecordTable) -> None:
         self._table = table
 
     def put_task(self, tag: str, row: TaskRow) -> None:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.storage import layout
+from stepbench.records.storage.t4_store import RecordTable
 from stepbench.wire.http1.blocking import BlockingClient, RequestFailedError
 from stepbench.wire.http1.sigv4 import Credentials, Form, s3_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from stepbench.records.storage.layout import ClockSample
     from stepbench.wire.http1.blocking import RetryLimits
 
 _PUT, _GET = (
@@ -34,49 +34,24 @@ MOST_BYTES = 2**30
 """Of a file that is read: a DAG's input, and the specification of a trial."""
 
 
-class ReceiverTable:
-    """Implements as much of `TrialTable` as a receiver needs. A failure is a RecordsUnavailableError that names it."""
+class ReceiverTable(RecordTable):
+    """As much of `TrialTable` as a receiver needs. A failure is a RecordsUnavailableError that names it."""
 
     def __init__(self, client: BlockingClient, name: str, ttl_days: int) -> None:
         self._client = client
         self._name = name
         self._ttl_s = ttl_days * 86_400
 
-    def put_t4(self, tag: str, request_id: str, t4_ns: int, attributes: dict[str, Any]) -> None:
-        """Put one packed item per invocation."""
-        self._put(layout.t4_pk(tag, layout.t4_shard(request_id)), layout.t4_sk(request_id, t4_ns), attributes)
-
-    def put_row(self, pk: str, sk: str, attributes: dict[str, Any]) -> None:
-        """Put one item of rows (see `records.storage.dag_rows`)."""
-        self._put(pk, sk, attributes)
-
-    def put_malformed(self, store: str, t4_ns: int, request_id: str, index: int, body: str) -> None:
-        """Keep an event that names nothing."""
-        shown = {"body": body[: layout.MALFORMED_CHARS]}
-        self._put(layout.malformed_pk(store), layout.malformed_sk(t4_ns, request_id, index), shown)
-
-    def add_clock(self, tag: str, sample: ClockSample) -> None:
-        """Keep one measured offset."""
-        self._put(layout.trial_pk(tag), layout.clock_sk(sample), sample.attributes)
+    def put_row(self, pk: str, sk: str, attributes: Mapping[str, Any]) -> None:
+        """See `RecordTable`."""
+        item = {"pk": pk, "sk": sk, "expires_at": int(time.time()) + self._ttl_s, **attributes}
+        self._request(_PUT, {"Item": {name: _attribute(value) for name, value in item.items()}})
 
     def flag(self, tag: str, name: str) -> str | None:
         """Return the reason for which the flag is set, or None."""
         key = {"pk": {"S": layout.trial_pk(tag)}, "sk": {"S": name}}
         found = self._request(_GET, {"Key": key, "ConsistentRead": True}).get("Item")
         return None if found is None else str(found["reason"]["S"])
-
-    def set_flag(self, tag: str, flag: str, reason: str) -> None:
-        """Set a flag of a trial, or of what stands in its place."""
-        self._put(layout.trial_pk(tag), flag, {"reason": reason, "at_ns": time.time_ns()})
-
-    def beat(self, tag: str, who: str, progress: dict[str, int], *, ended: bool = False) -> None:
-        """Write a sign of life with counters; `ended`: the last one, in good order."""
-        attributes = {"at_ns": time.time_ns(), "progress": progress, **({"ended": True} if ended else {})}
-        self._put(layout.trial_pk(tag), layout.HEARTBEAT + who, attributes)
-
-    def _put(self, pk: str, sk: str, attributes: Mapping[str, Any]) -> None:
-        item = {"pk": pk, "sk": sk, "expires_at": int(time.time()) + self._ttl_s, **attributes}
-        self._request(_PUT, {"Item": {name: _attribute(value) for name, value in item.items()}})
 
     def _request(self, form: Form, what: dict[str, Any]) -> dict[str, Any]:
         body = json.dumps({"TableName": self._name, **what}).encode()

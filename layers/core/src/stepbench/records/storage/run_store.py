@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -19,7 +21,7 @@ from stepbench.records.formats.t4_lines import T4Line, parse_t4_line
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Sequence
     from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
@@ -51,6 +53,7 @@ def unavailable(message: str, error: Exception) -> RecordsUnavailableError:
 
 
 M = TypeVar("M", bound=BaseModel)
+ReadT = TypeVar("ReadT")
 LineT = TypeVar("LineT", bound="Hashable")
 
 
@@ -62,6 +65,21 @@ def query_items(query: Callable[[dict[str, Any]], Any], wanted: dict[str, Any]) 
         if "LastEvaluatedKey" not in answer:
             return
         wanted = {**wanted, "ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+
+READ_AT_ONCE = 16
+"""Files that are being read while one is worked on: they are small, and S3 takes its time with each."""
+
+
+def read_ahead(keys: Sequence[str], read: Callable[[str], ReadT]) -> Iterator[tuple[str, ReadT]]:
+    """Yield keys and what `read` returns of each, in order; some more are being read meanwhile."""
+    with ThreadPoolExecutor(READ_AT_ONCE) as pool:
+        waiting = deque((key, pool.submit(read, key)) for key in keys[:READ_AT_ONCE])
+        for key in [*keys[READ_AT_ONCE:], *[""] * len(waiting)]:
+            first, body = waiting.popleft()
+            if key:
+                waiting.append((key, pool.submit(read, key)))
+            yield first, body.result()
 
 
 class RunStore:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,16 +11,14 @@ from stepbench.records.formats.columns import ColumnFile, ColumnHeader, decode
 from stepbench.records.formats.t4 import decode_fallback
 from stepbench.records.formats.t4_items import ItemColumns, T4Item, parse_item
 from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from stepbench.contracts.plan import TrialRef, TrialSpec
     from stepbench.records.storage.run_store import RunStore
     from stepbench.records.storage.trial_table import TrialTable
-
-_AHEAD = 16
-"""Files that are being read while one is worked on: they are small, and S3 takes its time with each."""
 
 
 class FileNote(NamedTuple):
@@ -137,15 +133,4 @@ def _identity(item: T4Item) -> tuple[str, bytes]:
 
 
 def _bodies(ref: TrialRef, runs: RunStore, attempts: str) -> Iterator[tuple[str, bytes]]:
-    keys = list(runs.keys(layout.trial_key(ref, f"writers/{attempts}")))
-    with ThreadPoolExecutor(_AHEAD) as pool:
-        yield from _read_ahead(keys, runs, pool)
-
-
-def _read_ahead(keys: Sequence[str], runs: RunStore, pool: ThreadPoolExecutor) -> Iterator[tuple[str, bytes]]:
-    waiting = deque((key, pool.submit(runs.get_bytes, key)) for key in keys[:_AHEAD])
-    for key in [*keys[_AHEAD:], *[""] * len(waiting)]:
-        first, body = waiting.popleft()
-        if key:
-            waiting.append((key, pool.submit(runs.get_bytes, key)))
-        yield first, body.result()
+    return read_ahead(list(runs.keys(layout.trial_key(ref, f"writers/{attempts}"))), runs.get_bytes)

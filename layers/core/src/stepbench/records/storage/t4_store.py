@@ -1,9 +1,10 @@
-"""Where t4 items go: the results table, or the bucket while it is down; and the log, if the trial asks for it."""
+"""What is written into the results table; where t4 items go while it is down; and the log, if a trial asks for it."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from stepbench.errors import RecordsUnavailableError
@@ -15,17 +16,55 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stepbench.records.storage.layout import ClockSample
-    from stepbench.records.storage.receiver_paths import ReceiverBucket, ReceiverTable
+    from stepbench.records.storage.receiver_paths import ReceiverBucket
     from stepbench.records.storage.run_store import RunStore
-    from stepbench.records.storage.trial_table import TrialTable
 
 REQUEST_AGAIN_NS = 60_000_000_000
+
+
+class RecordTable:
+    """What is written into the results table, whichever way it is reached."""
+
+    def put_row(self, pk: str, sk: str, attributes: Mapping[str, Any]) -> None:
+        """Put one item. Raises RecordsUnavailableError."""
+        raise NotImplementedError
+
+    def put_t4(self, tag: str, request_id: str, t4_ns: int, attributes: Mapping[str, Any]) -> None:
+        """Put one packed item per invocation (see `records.formats.t4`)."""
+        self.put_row(layout.t4_pk(tag, layout.t4_shard(request_id)), layout.t4_sk(request_id, t4_ns), attributes)
+
+    def put_malformed(self, store: str, t4_ns: int, request_id: str, index: int, body: str) -> None:
+        """Keep an event that names nothing, for the count and for the reader."""
+        shown = {"body": body[: layout.MALFORMED_CHARS]}
+        self.put_row(layout.malformed_pk(store), layout.malformed_sk(t4_ns, request_id, index), shown)
+
+    def put_of_trial(self, tag: str, sk: str, **attributes: Any) -> None:  # noqa: ANN401 -- an item's attributes
+        """Put a small item of a trial, or of what stands in its place."""
+        self.put_row(layout.trial_pk(tag), sk, attributes)
+
+    def add_clock(self, tag: str, sample: ClockSample) -> None:
+        """Keep one measured offset."""
+        self.put_of_trial(tag, layout.clock_sk(sample), **sample.attributes)
+
+    def set_flag(self, tag: str, flag: str, reason: str) -> None:
+        """Set a flag such as `layout.CANCELLED`."""
+        self.put_of_trial(tag, flag, reason=reason, at_ns=time.time_ns())
+
+    def beat(self, tag: str, who: str, progress: dict[str, int], **more: object) -> None:
+        """
+        Write a sign of life of `writer#<attempt id>` or `watcher#<watch>`, with counters and more.
+
+        With `ended=True` it is the last one, since the sender ended in good order; `ended=False` is not written.
+        """
+        if more.get("ended") is False:
+            del more["ended"]
+        self.put_of_trial(tag, layout.HEARTBEAT + who, at_ns=time.time_ns(), progress=progress, **more)
 
 
 class T4Store:
     """Stores t4 items and malformed events in the table, or else in the bucket."""
 
-    def __init__(self, table: TrialTable | ReceiverTable, bucket: RunStore | ReceiverBucket) -> None:
+    def __init__(self, table: RecordTable, bucket: RunStore | ReceiverBucket) -> None:
         self._table = table
         self._bucket = bucket
 

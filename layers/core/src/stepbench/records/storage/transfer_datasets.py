@@ -8,7 +8,6 @@ its columns itself, as `records.parquet` does; nothing else describes them.
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,8 @@ from stepbench.records.formats.transfer_columns import (
     TransferColumns,
 )
 from stepbench.records.storage import layout
-from stepbench.records.storage.transfers import READ_AT_ONCE, Span, dataset_keys
+from stepbench.records.storage.run_store import read_ahead
+from stepbench.records.storage.transfers import Span, dataset_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -223,7 +223,7 @@ def read_files(
         wanted: keys of files.
         objects: where they are.
         columns: some of all columns; None for all.
-        check: is called with each file's rows before the next files are read; what it raises ends the reading.
+        check: is called with each file's rows, while some more files are read; what it raises ends the reading.
 
     Returns:
         An Arrow table with `stand_ins` of all files; without rows where there are none.
@@ -233,12 +233,9 @@ def read_files(
         RecordsUnavailableError: the bucket does not answer.
     """
     tables = []
-    with ThreadPoolExecutor(READ_AT_ONCE) as threads:
-        for begin in range(0, len(wanted), READ_AT_ONCE):
-            keys = wanted[begin : begin + READ_AT_ONCE]
-            for key, content in zip(keys, threads.map(objects.get_bytes, keys), strict=True):
-                tables.append(decode_transfers(content, key, columns))
-                check(tables[-1])
+    for key, content in read_ahead(wanted, objects.get_bytes):
+        tables.append(decode_transfers(content, key, columns))
+        check(tables[-1])
     stand_ins = _all_stand_ins(dict(zip(wanted, tables, strict=True)))
     whole = pa.concat_tables(tables) if tables else TRANSFERS.arrow(columns).empty_table()
     return whole.combine_chunks().replace_schema_metadata(TRANSFERS.metadata_with({"stand_ins": json.dumps(stand_ins)}))

@@ -6,14 +6,13 @@ Apart from `transfer_datasets`, so that who only looks for names needs no Arrow.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stepbench.contracts.transfer.rows import TransferRow, TransferRows
 from stepbench.records.formats.second_sources import parse_transfer_line
 from stepbench.records.storage import layout
-from stepbench.records.storage.run_store import read_log_lines
+from stepbench.records.storage.run_store import read_ahead, read_log_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -60,10 +59,6 @@ def first_attempts(rows: tuple[TransferRow, ...]) -> tuple[tuple[TransferRow, ..
         first[row.number] = min(row.attempt, first.get(row.number, row.attempt))
     counted = tuple(row for row in rows if row.attempt == first[row.number])
     return counted, len(rows) - len(counted)
-
-
-READ_AT_ONCE = 16
-"""A file a trial is small: its time is that of the way to the bucket."""
 
 
 class Objects(Protocol):
@@ -114,9 +109,7 @@ def dataset_names(objects: Objects, teams: Collection[str] | None = None) -> tup
         found = {layout.dataset_team(folder) for folder in objects.folders(layout.dataset_prefix(name))} - {""}
         return bool(found if teams is None else found.intersection(teams))
 
-    names = tuple(objects.folders(layout.DATASETS))
-    with ThreadPoolExecutor(READ_AT_ONCE) as threads:
-        return tuple(name for name, has in zip(names, threads.map(has_any, names), strict=True) if has)
+    return tuple(name for name, has in read_ahead(tuple(objects.folders(layout.DATASETS)), has_any) if has)
 
 
 def dataset_keys(name: str, objects: Objects, teams: Iterable[str] | None = None) -> tuple[str, ...]:

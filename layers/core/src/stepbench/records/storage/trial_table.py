@@ -31,10 +31,11 @@ from stepbench.errors import TargetBusyError
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.run_store import query_items, unavailable
+from stepbench.records.storage.t4_store import RecordTable
 from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from boto3 import Session
     from boto3.dynamodb.conditions import ConditionBase
@@ -92,7 +93,7 @@ def dynamodb_table(session: Session, name: str, config: Config, endpoint: str | 
     return resource.Table(name)
 
 
-class TrialTable:
+class TrialTable(RecordTable):
     """The results table of one stack. `shards` reads t4 items side by side; without it they come shard by shard."""
 
     def __init__(self, table: Table, ttl_days: int = 30, shards: Callable[[], ShardReader] | None = None) -> None:
@@ -142,10 +143,6 @@ class TrialTable:
         key = {"pk": layout.LEFT_PK, "sk": layout.left_sk(lost.target, lost.tag)}
         self._guard(lambda: self._table.delete_item(Key=key))
 
-    def set_flag(self, tag: str, flag: str, reason: str) -> None:
-        """Set a flag such as `layout.CANCELLED`."""
-        self._put_of_trial(tag, flag, reason=reason, at_ns=time.time_ns())
-
     def flag(self, tag: str, flag: str) -> str | None:
         """Return the reason for which the flag is set, or None."""
         item = self._get(layout.trial_pk(tag), flag)
@@ -166,14 +163,6 @@ class TrialTable:
         items = self._query(layout.trial_pk(tag), layout.STOP_AT)
         return {int(str(item["sk"]).removeprefix(layout.STOP_AT), 16): int(item["stop_at_ns"]) for item in items}
 
-    def beat(self, tag: str, who: str, progress: dict[str, int], **more: object) -> None:
-        """Write a sign of life of `writer#<attempt id>` or `watcher#<watch>`, with counters and more."""
-        self._put_of_trial(tag, layout.HEARTBEAT + who, at_ns=time.time_ns(), progress=progress, **more)
-
-    def end_beat(self, tag: str, who: str, progress: dict[str, int], **more: object) -> None:
-        """Write the last sign of life: the sender ended in good order."""
-        self._put_of_trial(tag, layout.HEARTBEAT + who, at_ns=time.time_ns(), progress=progress, ended=True, **more)
-
     def beats(self, tag: str) -> dict[str, Item]:
         """Read the latest sign of life by sender: `at_ns`, `progress`, and `ended` where it has ended."""
         items = self._query(layout.trial_pk(tag), layout.HEARTBEAT)
@@ -181,7 +170,7 @@ class TrialTable:
 
     def mark_started(self, tag: str, attempt_id: str) -> None:
         """Mark an attempt that is about to offer load."""
-        self._put_of_trial(tag, layout.STARTED + attempt_id, at_ns=time.time_ns())
+        self.put_of_trial(tag, layout.STARTED + attempt_id, at_ns=time.time_ns())
 
     def started(self, tag: str, prefix: str = "") -> list[str]:
         """Read which attempts got as far as offering load; with a prefix, only those whose id begins with it."""
@@ -200,15 +189,11 @@ class TrialTable:
         """Point to a column file that is in the bucket."""
         attempt_id, flush, *values = pointer
         attributes = dict(zip(FilePointer._fields[2:], values, strict=True))
-        self._put_of_trial(tag, f"{layout.FILE}{attempt_id}#{flush:06d}", **attributes)
+        self.put_of_trial(tag, f"{layout.FILE}{attempt_id}#{flush:06d}", **attributes)
 
     def files(self, tag: str) -> list[FilePointer]:
         """Return all column files of the trial, by attempt and flush."""
         return [_pointer(item) for item in self._query(layout.trial_pk(tag), layout.FILE)]
-
-    def add_clock(self, tag: str, sample: ClockSample) -> None:
-        """Keep one measured offset."""
-        self._put_of_trial(tag, layout.clock_sk(sample), **sample.attributes)
 
     def clocks(self, tag: str) -> list[ClockSample]:
         """Return all measured offsets of the trial."""
@@ -223,10 +208,6 @@ class TrialTable:
         """Return the last recorded watch position, or None."""
         item = self._get(layout.trial_pk(tag), layout.POSITION)
         return None if item is None else int(item["position"])
-
-    def put_t4(self, tag: str, request_id: str, t4_ns: int, attributes: Item) -> None:
-        """Put one packed item per invocation (see `records.formats.t4`)."""
-        self.put_row(layout.t4_pk(tag, layout.t4_shard(request_id)), layout.t4_sk(request_id, t4_ns), attributes)
 
     def t4_items(self, tag: str, shards: Iterable[int] = ALL_SHARDS, attributes: str = "") -> Iterator[Item]:
         """Return the t4 items of the trial, in no order, with all attributes or these; or those of some shards."""
@@ -244,14 +225,9 @@ class TrialTable:
         items = self.t4_items(tag, shards, "n, sk" if since_ns else "n")
         return sum(int(item["n"]) for item in items if not since_ns or layout.t4_ns_of(item["sk"]) >= since_ns)
 
-    def put_row(self, pk: str, sk: str, attributes: Item) -> None:
-        """Put one item of rows (see `records.storage.dag_rows`)."""
+    def put_row(self, pk: str, sk: str, attributes: Mapping[str, Any]) -> None:
+        """See `RecordTable`."""
         self._put({"pk": pk, "sk": sk, **attributes})
-
-    def put_malformed(self, store: str, t4_ns: int, request_id: str, index: int, body: str) -> None:
-        """Keep an event that names nothing, for the count and for the reader."""
-        sk, shown = layout.malformed_sk(t4_ns, request_id, index), body[: layout.MALFORMED_CHARS]
-        self._put({"pk": layout.malformed_pk(store), "sk": sk, "body": shown})
 
     def malformed(self, store: str, from_ns: int, to_ns: int) -> list[Item]:
         """Return malformed events of a store that came in a span of time."""
@@ -261,9 +237,6 @@ class TrialTable:
     def _put(self, item: Item, **kwargs: Any) -> None:  # noqa: ANN401 -- passed through
         expires = int(time.time()) + self._ttl_s
         self._guard(lambda: self._table.put_item(Item={**item, "expires_at": expires}, **kwargs))
-
-    def _put_of_trial(self, tag: str, sk: str, **attributes: Any) -> None:  # noqa: ANN401 -- an item's attributes
-        self._put({"pk": layout.trial_pk(tag), "sk": sk, **attributes})
 
     def _put_if(self, condition: ConditionBase, item: Item) -> bool:
         """Put an item if the condition holds for what is there; return whether it did."""
