@@ -13,9 +13,9 @@ import pytest
 from tests.samples.ports import silent_port
 
 from stepbench.clock import AnchoredClock
+from stepbench.drivers.access import AddressBook
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.request import Outcome, result_of
-from stepbench.wire.addresses import AddressBook
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.in_order import ParsedConnection, dial_parsed, parse_line
 from stepbench.wire.link import LinkedRequest, Links

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.identity import matching_head
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.access import choose_endpoint, control_connection, unavailable
+from stepbench.drivers.access import AddressBook, choose_endpoint, control_connection, parse_endpoint, unavailable
 from stepbench.drivers.preload import preload_keys, preload_records, write_each
 from stepbench.model.errors import CONNECTION_CLOSED, CONNECTION_RESET, NOT_FOUND, connect_error
 from stepbench.model.request import Change, ChangeBatch, CoroutineRequest, Outcome
-from stepbench.wire.addresses import AddressBook, parse_endpoint
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.in_order import dial_parsed, exchange_once, parse_line
 from stepbench.wire.link import LinkedRequest, Links

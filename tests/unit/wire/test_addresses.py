@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from stepbench.drivers.access import AddressBook, Endpoint, parse_endpoint, resolve
 from stepbench.errors import PlanError, TargetUnavailableError
-from stepbench.wire.addresses import AddressBook, Endpoint, parse_endpoint, resolve
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from tests.support.fault_proxy import plain
 
 from stepbench.clock import AnchoredClock, SystemClock
 from stepbench.contracts.workload import Kind
+from stepbench.drivers.access import parse_endpoint
 from stepbench.drivers.dsql.access import (
     DATABASE_ROLE,
     SCHEMA,
@@ -52,7 +53,6 @@ from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.model.errors import NOT_FOUND
 from stepbench.model.request import Outcome, Result, perform
 from stepbench.settings import Settings
-from stepbench.wire.addresses import parse_endpoint
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.certificates import make_certificates
 from stepbench_tools.local.stores.postgresql import discard_postgresql, start_postgresql_with_tls

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stepbench.wire.addresses import Endpoint
+    from stepbench.drivers.access import Endpoint
     from stepbench_tools.local.processes import LocalStore
     from stepbench_tools.local.stores.certificates import Certificates
 

@@ -23,7 +23,7 @@ from tests.support.contracts.trigger_subject import KEY_BYTES, contract_spec, co
 
 from stepbench.contracts.identity import EVENT_ID_CHARS, EventId, delete_key, update_key
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.postgresql.server import trial_access
+from stepbench.drivers.postgresql.operations import trial_access
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.model.request import Outcome, Request, perform
 from stepbench.settings import Settings

@@ -17,8 +17,8 @@ from stepbench.wire.http1.pool import HttpAddress, HttpPool, PoolLimits
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from stepbench.wire.http1 import HttpAnswer
     from stepbench.wire.http1.connection import HttpExchange
-    from stepbench.wire.http1.messages import HttpAnswer
 
 LIMIT_S = 20
 QUICK = PoolLimits(connections=2, connect_s=2.0, answer_s=0.3)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.dynamodb.operations import OperationRequests, batch_of_unprocessed, call_result, unprocessed
 from stepbench.model.request import Outcome, Request
+from stepbench.wire.http1 import HttpAnswer
 from stepbench.wire.http1.connection import HttpExchange
-from stepbench.wire.http1.messages import HttpAnswer
 from stepbench.workload.checks import RecordCheck
 from stepbench.workload.operations import Contents
 from stepbench.workload.products import Products

@@ -23,7 +23,7 @@ from stepbench.drivers.dynamodb.table import (
     table_request,
 )
 from stepbench.drivers.dynamodb.trigger import DynamoDbDriver
-from stepbench.drivers.postgresql.server import BEFORE, Bounds, ClusterCapacity
+from stepbench.drivers.postgresql.operations import BEFORE, Bounds, ClusterCapacity
 from stepbench.drivers.postgresql.trigger import PostgresqlDriver
 from stepbench.drivers.s3.trigger import S3Driver
 from stepbench.errors import PlanError, TargetUnavailableError

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from tests.support.contracts.trigger_subject import contract_spec
 from tests.support.fake_clock import FakeClock
 
+from stepbench.drivers.access import AddressBook
 from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel, write_result
 from stepbench.drivers.etcd.cluster import DEFAULT_LIMITS, PUT, EtcdCluster
 from stepbench.model.errors import GARBAGE
 from stepbench.model.request import Outcome, Result
 from stepbench.settings import Settings
-from stepbench.wire.addresses import AddressBook
 from stepbench.wire.http2 import DATA, END_HEADERS, END_STREAM, HEADERS, encode_frame
 from stepbench.wire.http2.grpc_answer import prefixed
 from stepbench.wire.http2.grpc_connection import GrpcConnected, GrpcConnection, GrpcLimits
 
 if TYPE_CHECKING:
-    from stepbench.wire.addresses import Endpoint
+    from stepbench.drivers.access import Endpoint
 
 FIELDS, TRAILERS = b"\x88\x00\x0ccontent-type\x10application/grpc", b"\x00\x0bgrpc-status\x010"
 

@@ -22,7 +22,7 @@ from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.wire.http2.grpc_connection import GrpcConnected, GrpcConnection
 
 if TYPE_CHECKING:
-    from stepbench.wire.addresses import Endpoint
+    from stepbench.drivers.access import Endpoint
 
 
 def _answer(status: GrpcStatus, *, is_answered: bool = True, is_untouched: bool = False) -> GrpcAnswer:

@@ -9,9 +9,9 @@ import pytest
 from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.workload import Kind
+from stepbench.drivers.sql import Statement
 from stepbench.drivers.sql.executor import CONFLICTS
 from stepbench.drivers.sql.pool import ExecutionContext, PreparedExecution, SessionLostError, SessionPool
-from stepbench.drivers.sql.statements import Statement
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.request import Outcome, Request, Result
 

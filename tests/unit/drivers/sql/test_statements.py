@@ -9,8 +9,8 @@ from psycopg import sql
 
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.workload import Kind
+from stepbench.drivers.sql import Table, statements, table_of_rows
 from stepbench.drivers.sql.executor import limits_of, pause_s
-from stepbench.drivers.sql.statements import Table, statements, table_of_rows
 from stepbench.model.request import Request
 
 CLOSED = {"name": "closed", "closed": {"clients": 10, "duration_s": 1}}

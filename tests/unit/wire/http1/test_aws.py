@@ -14,6 +14,7 @@ from tests.support.fake_clock import START_NS, FakeClock
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN
 from stepbench.model.request import Outcome, Result
+from stepbench.wire.http1 import HttpAnswer
 from stepbench.wire.http1.aws import (
     CredentialSource,
     SignedClient,
@@ -23,7 +24,6 @@ from stepbench.wire.http1.aws import (
     xml_error_code,
 )
 from stepbench.wire.http1.connection import ABANDONED, HttpConnection, HttpExchange, HttpRequest
-from stepbench.wire.http1.messages import HttpAnswer
 from stepbench.wire.http1.pool import HttpAddress, HttpPool, PoolLimits
 from stepbench.wire.http1.sigv4 import Credentials, Form, Signer
 

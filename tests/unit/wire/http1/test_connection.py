@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fake_clock import START_NS, FakeClock
 
+from stepbench.wire.http1 import HttpAnswer, MalformedHttpError, parse_answer
 from stepbench.wire.http1.connection import ABANDONED, HttpConnection, HttpExchange, HttpRequest, wait_for_exchange
-from stepbench.wire.http1.messages import HttpAnswer, MalformedHttpError, parse_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

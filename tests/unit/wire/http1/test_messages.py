@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stepbench.wire.http1.messages import (
+from stepbench.wire.http1 import (
     _ORDINARY_HEAD,
     MAX_ANSWER_BYTES,
     HttpAnswer,

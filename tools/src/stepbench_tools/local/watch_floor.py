@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import EtcdTarget
+from stepbench.drivers.access import parse_endpoint
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.cluster import DELETE_RANGE, PUT, WATCH, CallError, end_of, make_call
 from stepbench.errors import LocalEnvironmentError
-from stepbench.wire.addresses import parse_endpoint
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.http2.grpc_answer import GrpcStatus
 from stepbench.wire.http2.grpc_connection import connect_grpc

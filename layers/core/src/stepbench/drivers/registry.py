@@ -15,9 +15,9 @@ from stepbench.contracts.target import (
     S3Target,
 )
 from stepbench.contracts.transfer.plan import FilesTarget
+from stepbench.drivers.access import endpoint_error, parse_endpoint
 from stepbench.drivers.metering import MetricMeter, metric_of
 from stepbench.errors import PlanError, Problem
-from stepbench.wire.addresses import endpoint_error, parse_endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

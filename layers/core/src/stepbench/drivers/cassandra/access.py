@@ -8,10 +8,16 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.target import CassandraTarget
-from stepbench.drivers.access import ServerLogin, choose_endpoint, control_connection, unavailable
+from stepbench.drivers.access import (
+    AddressBook,
+    ServerLogin,
+    choose_endpoint,
+    control_connection,
+    parse_endpoint,
+    unavailable,
+)
 from stepbench.drivers.protocol import uncancellable
 from stepbench.wire import cql
-from stepbench.wire.addresses import AddressBook, parse_endpoint
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.cql import Consistency
 from stepbench.wire.cql.answers import prepared_id, refusal, rows, supported
@@ -22,9 +28,9 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.access import Endpoint
     from stepbench.errors import TargetUnavailableError
     from stepbench.settings import Settings
-    from stepbench.wire.addresses import Endpoint
     from stepbench.wire.cql.answers import Row
     from stepbench.wire.cql.connection import CqlConnected, CqlConnection
 

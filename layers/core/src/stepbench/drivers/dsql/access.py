@@ -20,10 +20,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from psycopg import sql
 
 from stepbench.contracts.target import DsqlTarget, PostgresqlTarget
+from stepbench.drivers.access import Endpoint, endpoint_error, parse_endpoint
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S, Access, Tls, find_authorities
 from stepbench.drivers.sql.executor import CONFLICTS, pause_s
 from stepbench.errors import TargetUnavailableError
-from stepbench.wire.addresses import Endpoint, endpoint_error, parse_endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

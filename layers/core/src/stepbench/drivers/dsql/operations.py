@@ -25,9 +25,9 @@ from psycopg import sql
 
 from stepbench.contracts.target import DsqlTarget
 from stepbench.drivers.dsql.access import DATABASE_ROLE, SCHEMA, DsqlCluster, cluster_access, execute_ddl
+from stepbench.drivers.sql import CREATE_ROWS, Table, table_of_rows
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S, WRITE_LIMIT_S, PermanentErrors
 from stepbench.drivers.sql.operations import Database, SqlOperations, workload_of
-from stepbench.drivers.sql.statements import CREATE_ROWS, Table, table_of_rows
 from stepbench.workload.operations import Contents
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from stepbench.wire.http1.sigv4 import Form
 
 if TYPE_CHECKING:
     from stepbench.model.request import Request
+    from stepbench.wire.http1 import HttpAnswer
     from stepbench.wire.http1.aws import SignedClient
     from stepbench.wire.http1.connection import HttpRequest
-    from stepbench.wire.http1.messages import HttpAnswer
 
 
 def action_form(action: str) -> Form:

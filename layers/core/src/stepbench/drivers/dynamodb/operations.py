@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     Sender = Callable[[bytes], Awaitable[HttpExchange]]
     from collections.abc import Mapping
 
+    from stepbench.wire.http1 import HttpAnswer
     from stepbench.wire.http1.connection import HttpRequest
-    from stepbench.wire.http1.messages import HttpAnswer
     from stepbench.wire.http1.sigv4 import Form
 
 

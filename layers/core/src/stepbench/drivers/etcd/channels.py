@@ -27,9 +27,9 @@ from stepbench.wire.link import Link
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from stepbench.drivers.access import AddressBook, Endpoint
     from stepbench.drivers.etcd.cluster import EtcdCluster
     from stepbench.model.request import Request
-    from stepbench.wire.addresses import AddressBook, Endpoint
     from stepbench.wire.http2.grpc_call import UnaryCall
     from stepbench.workload.checks import RecordCheck
 

@@ -15,10 +15,10 @@ from google.protobuf.message import DecodeError
 
 from stepbench.contracts.target import EtcdTarget
 from stepbench.drivers import access
+from stepbench.drivers.access import Endpoint, parse_endpoint, resolve
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import ServerRefusalError
-from stepbench.wire.addresses import Endpoint, parse_endpoint, resolve
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.wire.http2.grpc_connection import (

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.access import Endpoint
     from stepbench.model.request import PendingRequest
     from stepbench.settings import Settings
-    from stepbench.wire.addresses import Endpoint
     from stepbench.wire.http2.grpc_connection import GrpcConnection
 
 CONFLICT = "conflict"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from stepbench.drivers.access import AddressBook
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.cluster import (
     DEFAULT_LIMITS,
@@ -24,7 +25,6 @@ from stepbench.drivers.etcd.cluster import (
     make_call,
 )
 from stepbench.errors import TargetUnavailableError
-from stepbench.wire.addresses import AddressBook
 from stepbench.wire.http2.grpc_answer import GrpcStatus
 
 if TYPE_CHECKING:

@@ -24,12 +24,18 @@ from stepbench.contracts.target import PostgresqlTarget
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.aws import AwsAccess
-from stepbench.drivers.postgresql.server import SESSION_OPTIONS, ClusterCapacity, drop_schema, server_name, trial_access
+from stepbench.drivers.postgresql.operations import (
+    SESSION_OPTIONS,
+    ClusterCapacity,
+    drop_schema,
+    server_name,
+    trial_access,
+)
 from stepbench.drivers.preload import preloads
 from stepbench.drivers.protocol import in_turn
+from stepbench.drivers.sql import Table, statements
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S, WRITE_LIMIT_S, PermanentErrors, target_error
 from stepbench.drivers.sql.executor import FIRST_SESSIONS, SessionLimits, SqlExecutor
-from stepbench.drivers.sql.statements import Table, statements
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:

@@ -8,10 +8,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench.contracts.target import RedisTarget
-from stepbench.drivers.access import ServerLogin, choose_endpoint, control_connection, unavailable
+from stepbench.drivers.access import (
+    AddressBook,
+    ServerLogin,
+    choose_endpoint,
+    control_connection,
+    endpoint_error,
+    parse_endpoint,
+    unavailable,
+)
 from stepbench.errors import PlanError, Problem, StepbenchError
 from stepbench.model.errors import lost_connection
-from stepbench.wire.addresses import AddressBook, endpoint_error, parse_endpoint
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.resp import ErrorReply, Node, Redirect, SlotMap, parse_redirect
 from stepbench.wire.resp.connection import Login, LoginRefusedError, connect_resp
@@ -21,8 +28,8 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.access import Endpoint
     from stepbench.settings import Settings
-    from stepbench.wire.addresses import Endpoint
     from stepbench.wire.resp.connection import RespAnswer, RespConnected, RespConnection
 
 _HELLO_UNKNOWN = frozenset({"ERR", "NOPROTO", "NOAUTH"})

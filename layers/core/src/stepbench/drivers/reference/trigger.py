@@ -14,22 +14,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.target import ReferenceTarget
-from stepbench.drivers.access import unavailable
+from stepbench.drivers.access import endpoint_error, parse_endpoint, resolve, unavailable
 from stepbench.drivers.preload import preload_keys, write_each
 from stepbench.drivers.reference.frames import Frame, FramedSocket, FrameKind, encode_frame, encode_write
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import CONNECTION_CLOSED, NO_ANSWER, TIMEOUT
 from stepbench.model.request import Change, ChangeBatch, Outcome, Result
-from stepbench.wire.addresses import endpoint_error, parse_endpoint, resolve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.access import Endpoint
     from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
-    from stepbench.wire.addresses import Endpoint
 
 ANSWER_LIMIT_S = 10.0
 """A write without an answer by then is UNKNOWN."""

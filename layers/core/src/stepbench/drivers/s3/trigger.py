@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.model.request import PendingRequest, Request, Result
     from stepbench.settings import Settings
+    from stepbench.wire.http1 import HttpAnswer
     from stepbench.wire.http1.connection import HttpRequest
-    from stepbench.wire.http1.messages import HttpAnswer
 
 VERSION_HEADER = b"x-amz-version-id"
 _PUT, _DELETE = Form("PUT"), Form("DELETE")

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from stepbench.drivers.access import resolve
 from stepbench.drivers.sql.connection import unavailable
 from stepbench.errors import PlanError, Problem, TargetUnavailableError
 from stepbench.model.errors import CONNECTION_CLOSED
-from stepbench.wire.addresses import resolve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.wire.addresses import Endpoint
+    from stepbench.drivers.access import Endpoint
 
     ReadLogin = Callable[[], Awaitable[tuple[str, str]]]
     """Returns user and password, "" where the server trusts the user; may raise TargetUnavailableError."""

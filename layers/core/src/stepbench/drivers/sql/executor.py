@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialPlan
+    from stepbench.drivers.sql import Statements
     from stepbench.drivers.sql.connection import TimedConnection
-    from stepbench.drivers.sql.statements import Statements
     from stepbench.model.request import PendingRequest, Request
 
 CONFLICTS = frozenset({"40001"})

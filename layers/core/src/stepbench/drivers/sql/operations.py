@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from psycopg import sql
 
 from stepbench.drivers.preload import preload_records
+from stepbench.drivers.sql import insert_rows, key_and_value, statements
 from stepbench.drivers.sql.access import CONNECT_LIMIT_S, target_error
 from stepbench.drivers.sql.connection import connect
 from stepbench.drivers.sql.executor import SqlExecutor, limits_of
 from stepbench.drivers.sql.pool import SessionPool
 from stepbench.drivers.sql.session import SqlSession
-from stepbench.drivers.sql.statements import insert_rows, key_and_value, statements
 from stepbench.model.request import PROBED
 from stepbench.workload.checks import RecordCheck
 from stepbench.workload.operations import Contents
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.workload import Workload
+    from stepbench.drivers.sql import Table
     from stepbench.drivers.sql.access import Access, BoundedConnection, PermanentErrors
-    from stepbench.drivers.sql.statements import Table
     from stepbench.model.request import PendingRequest, Request
 
 _IS_THERE = "SELECT 1 FROM {table} WHERE {key} = %s"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
     from stepbench.clock import Clock
+    from stepbench.drivers.sql import Statement
     from stepbench.drivers.sql.session import SqlSession
-    from stepbench.drivers.sql.statements import Statement
     from stepbench.model.request import PendingRequest, Request
 
 

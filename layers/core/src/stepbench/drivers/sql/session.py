@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
     from stepbench.clock import Clock
-    from stepbench.drivers.sql.statements import Statement
+    from stepbench.drivers.sql import Statement
 
     OnAnswer = Callable[[int, int, Outcome, str, PGresult | None], None]
     """Called with the fields of an `Answer`, since making the tuple would cost as much as the rest of the call."""

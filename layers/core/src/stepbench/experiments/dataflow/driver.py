@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from stepbench.drivers.blobs import BlobStore
     from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
+    from stepbench.wire.http1 import HttpAnswer
     from stepbench.wire.http1.connection import HttpRequest
-    from stepbench.wire.http1.messages import HttpAnswer
 
 START = Form(
     "POST", (("content-type", "application/x-amz-json-1.0"), ("x-amz-target", "AWSStepFunctions.StartExecution"))

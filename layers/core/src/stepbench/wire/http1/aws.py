@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.wire.connect import ResolvedAddresses
+    from stepbench.wire.http1 import HttpAnswer
     from stepbench.wire.http1.connection import HttpExchange
-    from stepbench.wire.http1.messages import HttpAnswer
     from stepbench.wire.http1.pool import HttpDialled, HttpPool
     from stepbench.wire.http1.sigv4 import Form, Signer
 

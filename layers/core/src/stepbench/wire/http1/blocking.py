@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from stepbench.wire.http1.messages import (
+from stepbench.wire.http1 import (
     MAX_ANSWER_BYTES,
     HttpAnswer,
     MalformedHttpError,

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from stepbench.contracts.endpoint import forbidden_name
+from stepbench.wire.http1 import MalformedHttpError, parse_answer, parse_head
 from stepbench.wire.http1.blocking import DEFAULT_PORTS, dial, error_code, secure
-from stepbench.wire.http1.messages import MalformedHttpError, parse_answer, parse_head
 
 if TYPE_CHECKING:
-    from stepbench.wire.http1.messages import HttpHead
+    from stepbench.wire.http1 import HttpHead
 
 CONNECT_S = 10.0
 """The limit for connecting to one address, and again for its handshake."""

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from stepbench.model.errors import CONNECTION_CLOSED
 from stepbench.wire.connect import ServerAddress, dial, find_addresses
+from stepbench.wire.http1 import MAX_ANSWER_BYTES
 from stepbench.wire.http1.connection import ABANDONED, HttpConnection, HttpExchange, wait_for_exchange
-from stepbench.wire.http1.messages import MAX_ANSWER_BYTES
 
 if TYPE_CHECKING:
     import socket

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
 from stepbench.model.errors import CONNECTION_CLOSED
-from stepbench.wire.http1.messages import MalformedHttpError, parse_answer, parse_head
+from stepbench.wire.http1 import MalformedHttpError, parse_answer, parse_head
 from stepbench.wire.http1.sigv4 import Headers
 from stepbench.wire.stream import ByteStream, StreamEndedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.wire.http1.messages import HttpAnswer, HttpHead
+    from stepbench.wire.http1 import HttpAnswer, HttpHead
 
 OVERSIZED = "oversized-answer"
 NO_LENGTH = "no-content-length"

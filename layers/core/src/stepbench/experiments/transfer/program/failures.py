@@ -7,8 +7,8 @@ import socket
 import ssl
 
 from stepbench.model.errors import CONNECTION_CLOSED, CONNECTION_RESET, TIMEOUT, connect_error
+from stepbench.wire.http1 import MalformedHttpError
 from stepbench.wire.http1.download import DownloadRefusedError
-from stepbench.wire.http1.messages import MalformedHttpError
 
 WRONG_DIGEST = "wrong-digest"
 CANCELLED, STOPPED, NO_TIME = "cancelled", "stopped", "process-timeout"

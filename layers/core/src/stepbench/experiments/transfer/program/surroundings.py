@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.storage import layout
+from stepbench.wire.http1 import MalformedHttpError
 from stepbench.wire.http1.download import DownloadRefusedError, fetch
-from stepbench.wire.http1.messages import MalformedHttpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
