@@ -12,7 +12,8 @@ from tests.support.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, ho
 from tests.support.fault_proxy import plain
 
 from stepbench.clock import AnchoredClock
-from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraLimits, keyspace_of
+from stepbench.drivers.access import ServerLimits
+from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, keyspace_of
 from stepbench.drivers.cassandra.blobs import CassandraBlobs
 from stepbench.model.request import Outcome
 from stepbench.settings import Settings
@@ -56,7 +57,7 @@ class CassandraBlobsSubject:
         found = await ask(self.upstream, "SELECT keyspace_name FROM system_schema.keyspaces")
         return [name for row in found if (name := (row[0] or b"").decode()) == keyspace_of(spec.tag)]
 
-    def _at(self, spec: TrialSpec, endpoint: str, limits: CassandraLimits = DEFAULT_LIMITS) -> CassandraBlobs:
+    def _at(self, spec: TrialSpec, endpoint: str, limits: ServerLimits = DEFAULT_LIMITS) -> CassandraBlobs:
         settings = Settings(
             results_table="", results_bucket="", cassandra_endpoint=endpoint, tls_authority=self._authority
         )

@@ -24,7 +24,8 @@ from tests.support.listening import listening_addresses
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.cassandra.access import CassandraLimits, drop_statement, keyspace_of
+from stepbench.drivers.access import ServerLimits
+from stepbench.drivers.cassandra.access import keyspace_of
 from stepbench.drivers.cassandra.operations import CassandraOperations
 from stepbench.drivers.protocol import Driver
 from stepbench.model.request import Outcome, perform
@@ -68,13 +69,13 @@ class CassandraSubject:
 
     def through(self, spec: TrialSpec, proxy: FaultProxy) -> Driver:
         """Return a driver that reaches the server through the proxy."""
-        return self._driver(spec, proxy.endpoint, CassandraLimits(2.0, SILENT_LIMIT_S, 30.0))
+        return self._driver(spec, proxy.endpoint, ServerLimits(2.0, SILENT_LIMIT_S, 30.0))
 
-    def _driver(self, spec: TrialSpec, endpoint: str, limits: CassandraLimits | None = None) -> Driver:
+    def _driver(self, spec: TrialSpec, endpoint: str, limits: ServerLimits | None = None) -> Driver:
         settings = Settings(
             results_table="", results_bucket="", cassandra_endpoint=endpoint, tls_authority=self._authority
         )
-        return CassandraOperations(spec, settings, AnchoredClock(), limits=limits or CassandraLimits())
+        return CassandraOperations(spec, settings, AnchoredClock(), limits=limits or ServerLimits())
 
     async def read_back(self, spec: TrialSpec, key: str) -> Stored | None:
         """Return the whole row."""
@@ -171,7 +172,7 @@ async def test_a_table_that_is_gone_is_a_refusal_and_comes_back(subject: Cassand
     spec = operations_spec(subject.target)
     read = contents_of(spec).operation(Kind.READ, 0, 0)
     async with operating(subject.operable(spec)) as driver:
-        await subject.ask(drop_statement(spec.tag))
+        await subject.ask(f"DROP KEYSPACE {keyspace_of(spec.tag)}")
         gone = await perform(driver, read)
         again = subject.operable(spec)
         await again.prepare()

@@ -11,7 +11,7 @@ import valkey
 from tests.support.contracts.operations_subject import SILENT_LIMIT_S, contents_of
 
 from stepbench.clock import AnchoredClock
-from stepbench.drivers.redis.access import RedisLimits
+from stepbench.drivers.access import ServerLimits
 from stepbench.drivers.redis.operations import RedisOperations
 from stepbench.settings import Settings
 from stepbench_tools.local.processes import free_port, terminate, wait_until
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     """It starts a server with these settings."""
 
 LIMIT_S = 30
-LIMITS = RedisLimits()
-SHORT = RedisLimits(connect_s=2, operate_s=SILENT_LIMIT_S, control_s=5)
+LIMITS = ServerLimits()
+SHORT = ServerLimits(connect_s=2, operate_s=SILENT_LIMIT_S, control_s=5)
 REDIS = {"store": "redis"}
 CLUSTER = {**REDIS, "cluster": True}
 
 
-def driver_of(spec: TrialSpec, endpoint: str, limits: RedisLimits = LIMITS, **more: str) -> RedisOperations:
+def driver_of(spec: TrialSpec, endpoint: str, limits: ServerLimits = LIMITS, **more: str) -> RedisOperations:
     """Return a driver for the server there."""
     settings = Settings(results_table="unused", results_bucket="unused", redis_endpoint=endpoint, **more)
     return RedisOperations(spec, settings, AnchoredClock(), limits=limits)
 
 
 @asynccontextmanager
-async def driving(spec: TrialSpec, endpoint: str, limits: RedisLimits = LIMITS) -> AsyncIterator[RedisOperations]:
+async def driving(spec: TrialSpec, endpoint: str, limits: ServerLimits = LIMITS) -> AsyncIterator[RedisOperations]:
     """Yield a driver that is prepared and open, and close it; what it has written stays."""
     driver = driver_of(spec, endpoint, limits)
     async with asyncio.timeout(LIMIT_S):

@@ -12,7 +12,7 @@ from tests.support.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, ho
 from tests.support.fault_proxy import plain
 
 from stepbench.clock import AnchoredClock
-from stepbench.drivers.redis.access import RedisLimits
+from stepbench.drivers.access import ServerLimits
 from stepbench.drivers.redis.blobs import RedisBlobs
 from stepbench.model.request import Outcome
 from stepbench.settings import Settings
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.stores
 
 
-def blobs_of(spec: TrialSpec, endpoint: str, limits: RedisLimits = RedisLimits(), **more: str) -> RedisBlobs:  # noqa: B008
+def blobs_of(spec: TrialSpec, endpoint: str, limits: ServerLimits = ServerLimits(), **more: str) -> RedisBlobs:  # noqa: B008
     """Return the blobs of the server there."""
     settings = Settings(results_table="unused", results_bucket="unused", redis_endpoint=endpoint, **more)
     return RedisBlobs(spec, settings, AnchoredClock(), limits=limits)
@@ -59,7 +59,7 @@ class RedisBlobsSubject:
 
     def through(self, spec: TrialSpec, proxy: FaultProxy) -> RedisBlobs:
         """See above."""
-        return blobs_of(spec, proxy.endpoint, RedisLimits(operate_s=SILENT_LIMIT_S))
+        return blobs_of(spec, proxy.endpoint, ServerLimits(operate_s=SILENT_LIMIT_S))
 
     async def leftovers(self, spec: TrialSpec) -> list[str]:
         """Return the keys that are still there."""

@@ -11,7 +11,7 @@ import asyncio
 import json
 import socket
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from stepbench.contracts.endpoint import forbidden_name
@@ -132,6 +132,17 @@ def stack_endpoint(spec: TrialSpec, settings: Settings) -> str:
     return of_operations or settings.postgresql_endpoint
 
 
+def control_client(service: str, region: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
+    """Return a boto3 client for a few requests, which are retried, and end in total."""
+    import boto3  # noqa: PLC0415 -- a task that has no use for it starts in half the time without
+    from botocore.config import Config  # noqa: PLC0415
+
+    from stepbench.wire.http1.boto import bounded_client  # noqa: PLC0415
+
+    bounds = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "max_attempts": 3})
+    return bounded_client(boto3.client(service, region_name=region, config=bounds))  # type: ignore[call-overload]
+
+
 def read_login(secret_arn: str, region: str) -> tuple[str, str]:
     """
     Return user name and password; takes a request, so call it on a thread, once.
@@ -139,16 +150,12 @@ def read_login(secret_arn: str, region: str) -> tuple[str, str]:
     Raises:
         TargetUnavailableError: the secret cannot be read, or is no JSON with `username` and `password`.
     """
-    import boto3  # noqa: PLC0415 -- a task whose store has no secret starts in half the time without it
-    from botocore.config import Config  # noqa: PLC0415
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 -- see `control_client`
 
-    from stepbench.wire.http1.boto import bounded_client  # noqa: PLC0415
-
-    bounds = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "max_attempts": 3})
     try:
-        secrets = bounded_client(boto3.client("secretsmanager", region_name=region, config=bounds))
-        secret = json.loads(secrets.get_secret_value(SecretId=secret_arn)["SecretString"])
+        secret = json.loads(
+            control_client("secretsmanager", region).get_secret_value(SecretId=secret_arn)["SecretString"]
+        )
         return str(secret["username"]), str(secret["password"])
     except (BotoCoreError, ClientError) as error:
         message = f"the secret {secret_arn} cannot be read: {error}"
@@ -184,6 +191,19 @@ def choose_endpoint(spec: TrialSpec, stack_endpoint: str, store: str) -> str:
         remedy = f"Give target.endpoint{parameter if has_parameter else ''}."
         raise endpoint_error(None, f"no {store} is known to this stack", remedy)
     return endpoint
+
+
+class ServerLimits(NamedTuple):
+    """
+    How long things may take.
+
+    connect_s: for TCP, TLS and login together. operate_s: then an operation is UNKNOWN. control_s: the limit for
+    a request of preparing and clearing up.
+    """
+
+    connect_s: float = 5.0
+    operate_s: float = 10.0
+    control_s: float = 30.0
 
 
 class ServerLogin:

@@ -125,6 +125,12 @@ class AwsAccess:
             await resolve(parse_endpoint(self._endpoint, _HTTPS_PORT))
         return await self.call(self.boto, service or self._service)
 
+    async def ask(self, operation: str, service: str = "", **request: Any) -> dict[str, Any]:  # noqa: ANN401 -- boto3's
+        """Return the answer to a control-plane call, named as boto3 names it. Raises as `call`."""
+        client = await self.client(service)
+        answer: dict[str, Any] = await self.call(getattr(client, operation), **request)
+        return answer
+
     async def credentials(self) -> Credentials:
         """Return those that boto3 finds. Raises TargetUnavailableError."""
         source = CredentialSource(lambda: _credentials(self._session))

@@ -8,6 +8,7 @@ is reached from one function; a connection that a transfer finds missing is made
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
@@ -169,6 +170,32 @@ def view_of(blob: Blob) -> memoryview:
         message = f"a blob has 1 byte to {MAX_OBJECT_BYTES:,}; this one has {len(view):,}"
         raise ValueError(message)
     return view
+
+
+class TimedBlobs(ABC):
+    """The part of every `BlobStore` that times transfers, and makes an outcome of what breaks one."""
+
+    _clock: Clock
+
+    async def put(self, key: str, blob: Blob) -> BlobTransfer:
+        """See `BlobStore`."""
+        view, times = view_of(blob), TransferTimes(self._clock)
+        return times.end(await verdict_of(self._put(key, view, times), writing=True), len(view))
+
+    async def get(self, key: str) -> tuple[bytearray | bytes, BlobTransfer]:
+        """See `BlobStore`."""
+        times, found = TransferTimes(self._clock), list[bytearray]()
+        verdict = await verdict_of(self._get(key, times, found), writing=False)
+        blob = found[0] if found else b""
+        return blob, times.end(verdict, len(blob))
+
+    @abstractmethod
+    async def _put(self, key: str, view: memoryview, times: TransferTimes) -> Verdict:
+        """Write a blob, and note the times."""
+
+    @abstractmethod
+    async def _get(self, key: str, times: TransferTimes, found: list[bytearray]) -> Verdict:
+        """Read a blob, note the times, and append it to `found` if it came whole."""
 
 
 IDLE_S = 10.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -16,41 +16,28 @@ from stepbench.contracts.capacity import Metric
 from stepbench.drivers.protocol import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from stepbench.contracts.target import Target
     from stepbench.settings import Settings
 
 
-class MetricSeries(NamedTuple):
+def read_utilisation(  # noqa: PLR0913 -- what is read, how, and when
+    aws: Callable[[str], Any], metric: Metric, from_ns: int, to_ns: int, *, statistic: str, text: str
+) -> Reading:
     """
-    A metric with some sets of dimensions, each of which has a series of values.
+    Return the largest of a metric's averages, as a share of `full`, over the whole periods between two moments.
 
-    full: the value of what can do no more. text: names the metric in a reading.
+    Each of its sets of dimensions has a series of values. CloudWatch's periods begin at whole multiples of their
+    length. `text` names it in the reading.
     """
-
-    namespace: str
-    metric: str
-    dimensions: Sequence[Mapping[str, str]]
-    statistic: str
-    period_s: int
-    full: float
-    text: str
-
-
-def read_utilisation(aws: Callable[[str], Any], series: MetricSeries, from_ns: int, to_ns: int) -> Reading:
-    """
-    Return the largest of the series' averages, as a share of `full`, over the whole periods between two moments.
-
-    CloudWatch's periods begin at whole multiples of their length.
-    """
-    text, period_s = series.text, series.period_s
+    period_s = metric.period_s
     first, last = math.ceil(from_ns / (period_s * 10**9)), to_ns // (period_s * 10**9)
     if last <= first:
         whole = f"{text} has a value every {period_s} s, and the phase held no whole one"
         return Reading(None, whole=True, text=whole)
-    found = _fetch_series(aws, series, first * period_s, last * period_s)
-    each = [sum(values) / len(values) / series.full if values else None for values in found]
+    found = _fetch_series(aws, metric, statistic, first * period_s, last * period_s)
+    each = [sum(values) / len(values) / metric.full if values else None for values in found]
     averages = [average for average in each if average is not None]
     if not averages:
         return Reading(None, whole=False, text=f"{text} has no value yet")
@@ -62,22 +49,23 @@ def read_utilisation(aws: Callable[[str], Any], series: MetricSeries, from_ns: i
     return Reading(max(averages), came >= periods, f"{text}: {counted} period{plural} of {period_s} s{busiest}")
 
 
-def _fetch_series(aws: Callable[[str], Any], series: MetricSeries, begin_s: int, end_s: int) -> list[list[float]]:
-    queries = [_format_query(number, series) for number in range(len(series.dimensions))]
+def _fetch_series(
+    aws: Callable[[str], Any], metric: Metric, statistic: str, begin_s: int, end_s: int
+) -> list[list[float]]:
+    queries = [_format_query(number, metric, statistic) for number in range(len(metric.dimensions))]
     begin, end = datetime.fromtimestamp(begin_s, UTC), datetime.fromtimestamp(end_s, UTC)
     answer = aws("cloudwatch").get_metric_data(MetricDataQueries=queries, StartTime=begin, EndTime=end)
     found = {each["Id"]: zip(each["Timestamps"], each["Values"], strict=True) for each in answer["MetricDataResults"]}
     return [[float(value) for at, value in found.get(query["Id"], ()) if begin <= at < end] for query in queries]
 
 
-def _format_query(number: int, series: MetricSeries) -> dict[str, Any]:
-    metric = {
-        "Namespace": series.namespace,
-        "MetricName": series.metric,
-        "Dimensions": [{"Name": key, "Value": value} for key, value in series.dimensions[number].items()],
+def _format_query(number: int, metric: Metric, statistic: str) -> dict[str, Any]:
+    asked = {
+        "Namespace": metric.namespace,
+        "MetricName": metric.metric,
+        "Dimensions": [{"Name": key, "Value": value} for key, value in metric.dimensions[number].items()],
     }
-    statistic = {"Metric": metric, "Period": series.period_s, "Stat": series.statistic}
-    return {"Id": f"m{number}", "MetricStat": statistic}
+    return {"Id": f"m{number}", "MetricStat": {"Metric": asked, "Period": metric.period_s, "Stat": statistic}}
 
 
 def metric_parameter(store: str) -> str:
@@ -119,13 +107,5 @@ class MetricMeter:
         """Return the largest of the servers' averages over the periods."""
         metric = self._metric
         dimensions = "; ".join(", ".join(one.values()) for one in metric.dimensions)
-        series = MetricSeries(
-            metric.namespace,
-            metric.metric,
-            metric.dimensions,
-            statistic="Average",
-            period_s=metric.period_s,
-            full=metric.full,
-            text=f"{metric.metric} ({metric.namespace}, {dimensions})",
-        )
-        return read_utilisation(self._aws, series, from_ns, to_ns)
+        text = f"{metric.metric} ({metric.namespace}, {dimensions})"
+        return read_utilisation(self._aws, metric, from_ns, to_ns, statistic="Average", text=text)

@@ -190,7 +190,7 @@ BuildBlobs = Callable[[TrialSpec, Settings, Clock], "BlobStore"]
 
 
 def deferred(reference: str) -> Callable[[TrialSpec, Settings, Clock], Any]:
-    """Return the builder of the class at "module:name", which imports the module when it is called."""
+    """Return the builder at "module:name", a class or a function, which imports the module when it is called."""
 
     def build(spec: TrialSpec, settings: Settings, clock: Clock) -> Any:  # noqa: ANN401 -- the class's own
         module, _, name = reference.partition(":")

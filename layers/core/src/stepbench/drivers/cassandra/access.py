@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.contracts.target import CassandraTarget
 from stepbench.drivers.access import (
     AddressBook,
+    ServerLimits,
     ServerLogin,
     choose_endpoint,
     control_connection,
@@ -35,20 +36,8 @@ if TYPE_CHECKING:
     from stepbench.wire.cql.connection import CqlConnected, CqlConnection
 
 
-class CassandraLimits(NamedTuple):
-    """
-    How long things may take.
-
-    connect_s: for TCP, TLS and login together. operate_s: then an operation is UNKNOWN. control_s: the limit for
-    a request of preparing and clearing up; servers themselves take up to 20 s to change a schema.
-    """
-
-    connect_s: float = 5.0
-    operate_s: float = 12.0
-    control_s: float = 30.0
-
-
-DEFAULT_LIMITS = CassandraLimits()
+DEFAULT_LIMITS = ServerLimits(operate_s=12.0)
+"""For a request of preparing, too, servers themselves take up to 20 s: to change a schema."""
 
 
 class LocatedNode(NamedTuple):
@@ -62,7 +51,7 @@ class CassandraAccess:
     """Opens connections to one cluster, to its named nodes in turn; looks credentials up once."""
 
     def __init__(
-        self, spec: TrialSpec, settings: Settings, clock: Clock, limits: CassandraLimits = DEFAULT_LIMITS
+        self, spec: TrialSpec, settings: Settings, clock: Clock, limits: ServerLimits = DEFAULT_LIMITS
     ) -> None:
         """
         Take the plan's own endpoint, or the stack's with the stack's secret.
@@ -187,18 +176,12 @@ def create_keyspace(tag: str, target: CassandraTarget) -> str:
     return f"CREATE KEYSPACE IF NOT EXISTS {keyspace_of(tag)} WITH replication = {strategy}"
 
 
-def drop_statement(tag: str) -> str:
-    """Return what removes the keyspace, with its tables."""
-    return f"DROP KEYSPACE IF EXISTS {keyspace_of(tag)}"
-
-
 class TrialKeyspace:
     """The keyspace in the store. All methods raise TargetUnavailableError."""
 
     def __init__(self, access: CassandraAccess, tag: str, consistency: Consistency) -> None:
         self.name = keyspace_of(tag)
         self._access = access
-        self._tag = tag
         self._consistency = consistency
 
     async def make(self, connection: CqlConnection, statements: Iterable[str]) -> None:
@@ -221,5 +204,5 @@ class TrialKeyspace:
     async def drop(self) -> bool:
         """Remove it with all that it holds; return whether it is gone."""
         async with self._access.control() as connection:
-            await self._access.run(connection, cql.query(drop_statement(self._tag), self._consistency))
+            await self._access.run(connection, cql.query(f"DROP KEYSPACE IF EXISTS {self.name}", self._consistency))
             return not await self.exists(connection)

@@ -16,12 +16,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import CassandraTarget
-from stepbench.drivers.blobs import StreamPool, TransferTimes, verdict_of, view_of
+from stepbench.drivers.access import ServerLimits
+from stepbench.drivers.blobs import StreamPool, TimedBlobs, TransferTimes
 from stepbench.drivers.cassandra.access import (
     CONSISTENCIES,
     DEFAULT_LIMITS,
     CassandraAccess,
-    CassandraLimits,
     TrialKeyspace,
     create_keyspace,
     server_name,
@@ -38,20 +38,19 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.blobs import Blob, BlobTransfer, Verdict
+    from stepbench.drivers.blobs import Verdict
     from stepbench.settings import Settings
     from stepbench.wire.cql.connection import CqlConnection
 
-_UNPREPARED = "Unprepared"
 _DELETED_AT_ONCE = 32
 _ANY_NODE = 0
 
 
-class CassandraBlobs:
+class CassandraBlobs(TimedBlobs):
     """`BlobStore` for Cassandra: a table in the trial's own keyspace, `stepbench_<tag>`."""
 
     def __init__(
-        self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: CassandraLimits = DEFAULT_LIMITS
+        self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: ServerLimits = DEFAULT_LIMITS
     ) -> None:
         target = spec.offered.target
         self._tag = spec.tag
@@ -83,19 +82,6 @@ class CassandraBlobs:
     async def ready(self) -> bool:
         """See `BlobStore`."""
         return await self._keyspace.is_agreed()
-
-    async def put(self, key: str, blob: Blob) -> BlobTransfer:
-        """See `BlobStore`."""
-        view, times = view_of(blob), TransferTimes(self._clock)
-        verdict = await verdict_of(self._over(key, times, lambda transfer: transfer.put(view)), writing=True)
-        return times.end(verdict, len(view))
-
-    async def get(self, key: str) -> tuple[bytearray | bytes, BlobTransfer]:
-        """See `BlobStore`."""
-        blob, times = Assembly(), TransferTimes(self._clock)
-        verdict = await verdict_of(self._over(key, times, lambda transfer: transfer.get(blob)), writing=False)
-        transfer = times.end(verdict, len(blob.data))
-        return blob.data if transfer.outcome is Outcome.OK else b"", transfer
 
     async def delete(self, keys: Sequence[str]) -> int:
         """See `BlobStore`."""
@@ -157,6 +143,16 @@ class CassandraBlobs:
             stream.statement_ids[statement] = prepared_id(answer)
         return ""
 
+    async def _put(self, key: str, view: memoryview, times: TransferTimes) -> Verdict:
+        return await self._over(key, times, lambda transfer: transfer.put(view))
+
+    async def _get(self, key: str, times: TransferTimes, found: list[bytearray]) -> Verdict:
+        blob = Assembly()
+        verdict = await self._over(key, times, lambda transfer: transfer.get(blob))
+        if verdict[0] is Outcome.OK:
+            found.append(blob.data)
+        return verdict
+
     async def _over(
         self, key: str, times: TransferTimes, work: Callable[[ChunkedTransfer], Awaitable[Verdict]]
     ) -> Verdict:
@@ -169,7 +165,7 @@ class CassandraBlobs:
                 verdict = await work(transfer)
             except cql.MalformedCqlError as error:
                 raise stream.end(GARBAGE) from error
-            if verdict[1] == _UNPREPARED:
+            if verdict[1] == cql.UNPREPARED:
                 stream.close()  # the next connection prepares them anew
             return verdict
 

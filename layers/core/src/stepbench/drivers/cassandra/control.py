@@ -16,6 +16,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.error import HTTPError
 
+from stepbench.drivers.access import control_client
 from stepbench.errors import TargetUnavailableError
 from stepbench.wire.http1.whole_calls import LimitedHandler, within
 
@@ -64,7 +65,7 @@ def node_control(settings: Settings) -> NodeControl:
         return LocalControl(named)
     instance, _, document = named.partition("/")
     if instance and document:
-        return SystemsManagerControl(instance, document, lambda: _systems_manager(settings.aws_region))
+        return SystemsManagerControl(instance, document, lambda: control_client("ssm", settings.aws_region))
     message = (
         "this stack's Cassandra cannot be tuned: the stack did not create it, or it was started without its control"
     )
@@ -154,13 +155,3 @@ class SystemsManagerControl:
 
 def _yaml(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _systems_manager(region: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
-    import boto3  # noqa: PLC0415 -- no measured path waits for it
-    from botocore.config import Config  # noqa: PLC0415 -- as above
-
-    from stepbench.wire.http1.boto import bounded_client  # noqa: PLC0415 -- as above
-
-    bounds = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "max_attempts": 3})
-    return bounded_client(boto3.client("ssm", region_name=region, config=bounds))

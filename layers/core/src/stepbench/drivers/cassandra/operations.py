@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.workload import Workload
+from stepbench.drivers.access import ServerLimits
 from stepbench.drivers.cassandra.access import (
     CONSISTENCIES,
     DEFAULT_LIMITS,
     CassandraAccess,
-    CassandraLimits,
     TrialKeyspace,
     server_name,
 )
@@ -60,7 +60,7 @@ class CassandraOperations:
     """One trial's operations on its keyspace, `stepbench_<tag>`."""
 
     def __init__(
-        self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: CassandraLimits = DEFAULT_LIMITS
+        self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: ServerLimits = DEFAULT_LIMITS
     ) -> None:
         target = spec.offered.target
         workload = spec.offered.workload or Workload()

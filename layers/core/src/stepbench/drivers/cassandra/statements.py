@@ -14,6 +14,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.cassandra.access import create_keyspace, keyspace_of
 from stepbench.model.errors import GARBAGE, NOT_FOUND, connect_error
 from stepbench.model.request import Outcome, Result
+from stepbench.wire import cql
 from stepbench.wire.cql import CqlFrame, CqlRequest, MalformedCqlError
 from stepbench.wire.cql.answers import PERHAPS_DONE, refusal, rows
 from stepbench.wire.cql.connection import CqlAnswer, CqlConnection, CqlRefusedError
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from stepbench.wire.link import Link
     from stepbench.workload.checks import RecordCheck
 
-UNPREPARED = "Unprepared"
-"""The node's name for a prepared statement that it does not know, or no longer."""
 _INT_BYTES = 4
 
 
@@ -135,7 +134,7 @@ def _found(values: Sequence[bytes | None]) -> bytes | dict[str, bytes]:
     return {name: value or b"" for name, value in zip(FIELD_BYTES, values, strict=True)}
 
 
-NEEDS_NEW_CONNECTION = frozenset({UNPREPARED, GARBAGE})
+NEEDS_NEW_CONNECTION = frozenset({cql.UNPREPARED, GARBAGE})
 """The node has forgotten its statements, or we misunderstand it: a new connection prepares them anew."""
 
 

@@ -12,7 +12,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.tuning import RELEASED, RESTARTED_FOR, AppliedConfiguration, EffectiveConfiguration
-from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, CassandraLimits, keyspace_of
+from stepbench.drivers.access import ServerLimits
+from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, keyspace_of
 from stepbench.drivers.cassandra.control import node_control
 from stepbench.drivers.protocol import uncancellable
 from stepbench.errors import TargetUnavailableError
@@ -71,7 +72,7 @@ class CassandraTuning:
         settings: Settings,
         clock: Clock,
         *,
-        limits: CassandraLimits = DEFAULT_LIMITS,
+        limits: ServerLimits = DEFAULT_LIMITS,
         control: NodeControl | None = None,
     ) -> None:
         self._keyspace = keyspace_of(spec.tag)

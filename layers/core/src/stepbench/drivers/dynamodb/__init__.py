@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.target import DynamoDbTarget
-from stepbench.drivers.metering import MetricSeries, read_utilisation
+from stepbench.contracts.capacity import Metric
+from stepbench.drivers.metering import read_utilisation
 from stepbench.drivers.protocol import Reading, StoreRoom, deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from stepbench.clock import Clock
-    from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import Driver, Meter
-    from stepbench.settings import Settings
 
 
 TABLE_PERIOD_S = 60
@@ -39,36 +34,20 @@ class TableMeter:
         units = table.get("ProvisionedThroughput", {}).get("WriteCapacityUnits", 0)
         if not units:
             return Reading(None, whole=True, text=f"table {self._table} has no provisioned write units")
-        series = MetricSeries(
-            "AWS/DynamoDB",
-            "ConsumedWriteCapacityUnits",
-            ({"TableName": self._table},),
-            statistic="Sum",
+        consumed = Metric(
+            namespace="AWS/DynamoDB",
+            metric="ConsumedWriteCapacityUnits",
+            dimensions=({"TableName": self._table},),
             period_s=TABLE_PERIOD_S,
             full=TABLE_PERIOD_S * units,
-            text=f"consumed of provisioned write units ({units:,})",
         )
-        return read_utilisation(self._aws, series, from_ns, to_ns)
-
-
-def _trigger(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
-    target = spec.offered.target
-    same_sandbox = isinstance(target, DynamoDbTarget) and target.same_sandbox
-    build = deferred("stepbench.drivers.dynamodb.trigger:DynamoDbDriver")
-    if same_sandbox:
-        build = deferred("stepbench.drivers.dynamodb.trigger:SameSandboxDriver")
-    driver: Driver = build(spec, settings, clock)
-    return driver
-
-
-def _meter(spec: TrialSpec, settings: Settings, aws: Callable[[str], Any]) -> Meter:
-
-    return TableMeter(f"{settings.target_table_prefix}{spec.tag}", aws)
+        text = f"consumed of provisioned write units ({units:,})"
+        return read_utilisation(self._aws, consumed, from_ns, to_ns, statistic="Sum", text=text)
 
 
 ROOM = StoreRoom(
     lease=lambda _spec, settings: settings.target_table_prefix,
-    trigger=_trigger,
+    trigger=deferred("stepbench.drivers.dynamodb.trigger:build_trigger"),
     operations=deferred("stepbench.drivers.dynamodb.operations:DynamoDbOperations"),
-    meter=_meter,
+    meter=lambda spec, settings, aws: TableMeter(f"{settings.target_table_prefix}{spec.tag}", aws),
 )

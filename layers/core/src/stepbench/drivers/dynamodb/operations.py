@@ -224,9 +224,9 @@ class DynamoDbOperations(DynamoDbStore):
             return await self._run(calls, signed, wire.pool.exchange)
         started_ns = self._clock.now_ns()
         try:
-            found = await wire.find()
+            found = await wire.pool.find()
             started_ns = self._clock.now_ns()
-            async with wire.single_use(found) as dialled:
+            async with wire.pool.single_use(found) as dialled:
                 return _with_connecting(await self._run(calls, signed, self._sender(dialled)), dialled)
         except OSError as error:
             return Result(started_ns, self._clock.now_ns(), Outcome.FAILED, error=connect_error(error))

@@ -46,9 +46,7 @@ class DynamoDbTable:
 
     async def call(self, operation: str, **request: Any) -> dict[str, Any]:  # noqa: ANN401 -- as boto3 takes it
         """Make a control-plane call about the table."""
-        client = await self._aws.client()
-        answer: dict[str, Any] = await self._aws.call(getattr(client, operation), TableName=self.name, **request)
-        return answer
+        return await self._aws.ask(operation, TableName=self.name, **request)
 
     async def describe(self) -> dict[str, Any] | None:
         """Return the table as DescribeTable shows it; None where there is none."""
@@ -222,8 +220,7 @@ class TableAutoscaling:
                 raise
 
     async def _call(self, operation: str, **request: Any) -> None:  # noqa: ANN401 -- as boto3 takes it
-        client = await self._aws.client(SERVICE)
-        await self._aws.call(getattr(client, operation), **self._target, **request)
+        await self._aws.ask(operation, SERVICE, **self._target, **request)
 
 
 TEAR_DOWN_FOR_NS = 20_000_000_000

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from stepbench.contracts.identity import matching_head
+from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.tasks import CheckClockInput, CheckClockOutput
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.aws import ANSWER_LIMIT_S, AwsAccess, error_code, limits_of
@@ -31,7 +32,6 @@ from stepbench.wire.http1.sigv4 import Form
 if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.target import DynamoDbTarget
     from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
     from stepbench.wire.http1.connection import HttpExchange
@@ -106,8 +106,7 @@ class StreamMapping:
         """Create the mapping, unless it exists."""
         if await self._find() is None:
             request = mapping_request(self._target, stream_arn, self._receiver_arn, self._failures_arn)
-            client = await self._aws.client("lambda")
-            await self._aws.call(client.create_event_source_mapping, **request)
+            await self._aws.ask("create_event_source_mapping", "lambda", **request)
 
     async def enabled(self) -> bool:
         """Return whether Lambda reports it as enabled."""
@@ -120,9 +119,8 @@ class StreamMapping:
         if found is None:
             return True
         if found["State"] != "Deleting":
-            client = await self._aws.client("lambda")
             try:
-                await self._aws.call(client.delete_event_source_mapping, UUID=found["UUID"])
+                await self._aws.ask("delete_event_source_mapping", "lambda", UUID=found["UUID"])
             except TargetUnavailableError as error:
                 if error_code(error) not in _BUSY | {_GONE}:
                     raise
@@ -262,3 +260,10 @@ def _error_type(body: bytes) -> str:
         report = None
     found = report.get("errorType") if isinstance(report, dict) else None
     return str(found or "function error")
+
+
+def build_trigger(spec: TrialSpec, settings: Settings, clock: Clock) -> DynamoDbDriver:
+    """Return the driver of a trial: for the clock check the one whose writer is the receiver."""
+    target = spec.offered.target
+    same_sandbox = isinstance(target, DynamoDbTarget) and target.same_sandbox
+    return (SameSandboxDriver if same_sandbox else DynamoDbDriver)(spec, settings, clock)

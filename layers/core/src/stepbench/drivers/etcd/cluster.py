@@ -126,17 +126,15 @@ class EtcdCluster:
         Raises:
             TargetUnavailableError: that one does not answer, or none does.
         """
-        found, connection = await self._reach_first([endpoint] if endpoint else self._by_last_answer())
+        # A frozen member before the one that answers would cost its time-out at every call.
+        by_last_answer = sorted(self.endpoints, key=lambda each: each != self._answered)
+        found, connection = await self._reach_first([endpoint] if endpoint else by_last_answer)
         try:
             yield connection
         except (CallError, DecodeError) as error:
             raise unavailable(found, error) from error
         finally:
             connection.close()
-
-    def _by_last_answer(self) -> list[Endpoint]:
-        """Return all endpoints: a frozen member before the one that answers would cost its time-out at every call."""
-        return sorted(self.endpoints, key=lambda endpoint: endpoint != self._answered)
 
     async def _reach_first(self, endpoints: Sequence[Endpoint]) -> tuple[Endpoint, GrpcConnection]:
         failures = []

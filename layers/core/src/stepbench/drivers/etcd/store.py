@@ -134,7 +134,9 @@ async def reclaim_space(cluster: EtcdCluster) -> bool:
             if not await _defragment(connection, cluster.clock, deadline_ns, is_full=is_full):
                 return False
     async with cluster.control() as connection:
-        await _clear_alarms(connection)
+        for raised in await _alarms(connection):
+            cleared = pb.AlarmRequest(action=pb.AlarmRequest.DEACTIVATE, memberID=raised.memberID, alarm=pb.NOSPACE)
+            await make_call(connection, ALARM, cleared.SerializeToString())
     return True
 
 
@@ -185,9 +187,3 @@ async def _alarms(connection: GrpcConnection) -> Sequence[pb.AlarmMember]:
     """Return the alarms about space; one about corruption is for people."""
     get = pb.AlarmRequest(action=pb.AlarmRequest.GET, alarm=pb.NOSPACE).SerializeToString()
     return pb.AlarmResponse.FromString(await make_call(connection, ALARM, get)).alarms
-
-
-async def _clear_alarms(connection: GrpcConnection) -> None:
-    for raised in await _alarms(connection):
-        cleared = pb.AlarmRequest(action=pb.AlarmRequest.DEACTIVATE, memberID=raised.memberID, alarm=pb.NOSPACE)
-        await make_call(connection, ALARM, cleared.SerializeToString())

@@ -144,7 +144,7 @@ class ClusterCapacity:
             return True
         if _before(cluster) is None:
             tags = [{"Key": BEFORE, "Value": bounds.text()}]
-            await self._call("add_tags_to_resource", ResourceName=cluster["DBClusterArn"], Tags=tags)
+            await self._aws.ask("add_tags_to_resource", ResourceName=cluster["DBClusterArn"], Tags=tags)
         await self._modify(wanted)
         return False
 
@@ -159,11 +159,11 @@ class ClusterCapacity:
         if self._bounds(cluster) != before:
             await self._modify(before)
             return False
-        await self._call("remove_tags_from_resource", ResourceName=cluster["DBClusterArn"], TagKeys=[BEFORE])
+        await self._aws.ask("remove_tags_from_resource", ResourceName=cluster["DBClusterArn"], TagKeys=[BEFORE])
         return True
 
     async def _describe(self) -> dict[str, Any]:
-        found = await self._call("describe_db_clusters", DBClusterIdentifier=self._cluster)
+        found = await self._aws.ask("describe_db_clusters", DBClusterIdentifier=self._cluster)
         cluster: dict[str, Any] = found["DBClusters"][0]
         return cluster
 
@@ -176,17 +176,12 @@ class ClusterCapacity:
 
     async def _modify(self, bounds: Bounds) -> None:
         configuration = {"MinCapacity": bounds.min_acu, "MaxCapacity": bounds.max_acu}
-        await self._call(
+        await self._aws.ask(
             "modify_db_cluster",
             DBClusterIdentifier=self._cluster,
             ServerlessV2ScalingConfiguration=configuration,
             ApplyImmediately=True,
         )
-
-    async def _call(self, operation: str, **request: Any) -> dict[str, Any]:  # noqa: ANN401 -- as boto3 takes it
-        client = await self._aws.client()
-        answer: dict[str, Any] = await self._aws.call(getattr(client, operation), **request)
-        return answer
 
 
 def _before(cluster: dict[str, Any]) -> Bounds | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from stepbench.contracts.target import RedisTarget
 from stepbench.drivers.access import (
     AddressBook,
+    ServerLimits,
     ServerLogin,
     choose_endpoint,
     control_connection,
@@ -36,20 +37,7 @@ _HELLO_UNKNOWN = frozenset({"ERR", "NOPROTO", "NOAUTH"})
 """What a server says that does not know HELLO; one that knows it refuses a password as WRONGPASS."""
 
 
-class RedisLimits(NamedTuple):
-    """
-    How long things may take.
-
-    connect_s: for TCP, TLS and login together. operate_s: then an operation is UNKNOWN. control_s: the limit for a
-    command of preparing and clearing up.
-    """
-
-    connect_s: float = 5.0
-    operate_s: float = 10.0
-    control_s: float = 30.0
-
-
-DEFAULT_LIMITS = RedisLimits()
+DEFAULT_LIMITS = ServerLimits()
 
 
 class RedisAccess:
@@ -64,7 +52,9 @@ class RedisAccess:
         a connection is timed.
     """
 
-    def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock, limits: RedisLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, spec: TrialSpec, settings: Settings, clock: Clock, limits: ServerLimits = DEFAULT_LIMITS
+    ) -> None:
         """
         Take the plan's own endpoint, or the stack's with the stack's secret.
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
 from stepbench.contracts.target import RedisTarget
-from stepbench.drivers.access import unavailable
-from stepbench.drivers.blobs import StreamPool, TransferTimes, verdict_of, view_of
-from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, RedisNodes, describe, server_name
+from stepbench.drivers.access import ServerLimits, unavailable
+from stepbench.drivers.blobs import StreamPool, TimedBlobs, TransferTimes
+from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisNodes, describe, server_name
 from stepbench.model.errors import GARBAGE, NOT_FOUND
 from stepbench.model.request import Outcome
 from stepbench.wire.resp import BULK, SCALARS, ErrorReply, MalformedReplyError, Reply, read_length
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.blobs import Blob, BlobTransfer, Verdict
+    from stepbench.drivers.blobs import Verdict
     from stepbench.drivers.redis.keys import RedisKeys
     from stepbench.settings import Settings
     from stepbench.wire.resp import Node, Reply
@@ -82,11 +82,11 @@ class RespStream(ByteStream):
 _REDIRECTIONS = 5
 
 
-class RedisBlobs:
+class RedisBlobs(TimedBlobs):
     """`BlobStore` for Redis."""
 
     def __init__(
-        self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: RedisLimits = DEFAULT_LIMITS
+        self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: ServerLimits = DEFAULT_LIMITS
     ) -> None:
         target = spec.offered.target
         self._tag = spec.tag
@@ -116,18 +116,6 @@ class RedisBlobs:
         """See `BlobStore`."""
         await self._nodes.learn()
         return True
-
-    async def put(self, key: str, blob: Blob) -> BlobTransfer:
-        """See `BlobStore`."""
-        view, times = view_of(blob), TransferTimes(self._clock)
-        return times.end(await verdict_of(self._put(key.encode(), view, times), writing=True), len(view))
-
-    async def get(self, key: str) -> tuple[bytearray | bytes, BlobTransfer]:
-        """See `BlobStore`."""
-        times, found = TransferTimes(self._clock), list[bytearray]()
-        verdict = await verdict_of(self._get(key.encode(), times, found), writing=False)
-        blob = found[0] if found else b""
-        return blob, times.end(verdict, len(blob))
 
     async def delete(self, keys: Sequence[str]) -> int:
         """See `BlobStore`."""
@@ -161,12 +149,12 @@ class RedisBlobs:
         connected = await self._access.connect(node)
         return RespStream(*connected.connection.detach(), stall_s=self._stall_s)
 
-    async def _put(self, key: bytes, view: memoryview, times: TransferTimes) -> Verdict:
-        reply = await self._call(key, times, b"SET", view)
+    async def _put(self, key: str, view: memoryview, times: TransferTimes) -> Verdict:
+        reply = await self._call(key.encode(), times, b"SET", view)
         return _refusal(reply) or ((Outcome.OK, "") if reply == "OK" else (Outcome.UNKNOWN, GARBAGE))
 
-    async def _get(self, key: bytes, times: TransferTimes, found: list[bytearray]) -> Verdict:
-        reply = await self._call(key, times, b"GET")
+    async def _get(self, key: str, times: TransferTimes, found: list[bytearray]) -> Verdict:
+        reply = await self._call(key.encode(), times, b"GET")
         if isinstance(reply, bytearray):
             found.append(reply)
             return Outcome.OK, ""

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import RedisTarget
 from stepbench.contracts.workload import Kind, Workload
-from stepbench.drivers.access import unavailable
+from stepbench.drivers.access import ServerLimits, unavailable
 from stepbench.drivers.preload import preload_records
-from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, RedisNodes, describe, server_name
+from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisNodes, describe, server_name
 from stepbench.drivers.redis.commands import CommandRequest, NodeConnector, NodeLinks, commands_of, encode_one, judge
 from stepbench.drivers.redis.keys import RedisKeys
 from stepbench.errors import StepbenchError, TargetUnavailableError
@@ -45,7 +45,7 @@ class RedisOperations:
     """One trial's operations on its keys, `<tag>/…`."""
 
     def __init__(
-        self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: RedisLimits = DEFAULT_LIMITS
+        self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: ServerLimits = DEFAULT_LIMITS
     ) -> None:
         target = spec.offered.target
         workload = spec.offered.workload or Workload()

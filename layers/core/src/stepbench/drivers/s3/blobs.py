@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
 from stepbench.drivers.access import unavailable
-from stepbench.drivers.blobs import StreamPool, TransferTimes, verdict_of, view_of
+from stepbench.drivers.blobs import StreamPool, TimedBlobs, TransferTimes
 from stepbench.model.errors import NOT_FOUND
 from stepbench.model.request import Outcome
 from stepbench.records.storage.receiver_paths import bucket_place, credentials_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.aws import AwsAccess
-    from stepbench.drivers.blobs import Blob, BlobTransfer, Verdict
+    from stepbench.drivers.blobs import Verdict
     from stepbench.drivers.s3.trigger import ObjectVersions
     from stepbench.settings import Settings
     from stepbench.wire.http1.sigv4 import Credentials, Headers
@@ -44,7 +44,7 @@ _OK, _MISSING = 200, "NoSuchKey"
 _THE_BUCKET = ""
 
 
-class S3Blobs:
+class S3Blobs(TimedBlobs):
     """`BlobStore` for S3, in the stack's bucket for targets. To control it takes boto3, which no transfer waits for."""
 
     def __init__(
@@ -85,18 +85,6 @@ class S3Blobs:
         """Return whether the bucket answers."""
         await self._versions.first_page()
         return True
-
-    async def put(self, key: str, blob: Blob) -> BlobTransfer:
-        """See `BlobStore`."""
-        view, times = view_of(blob), TransferTimes(self._clock)
-        return times.end(await verdict_of(self._put(key, view, times), writing=True), len(view))
-
-    async def get(self, key: str) -> tuple[bytearray | bytes, BlobTransfer]:
-        """See `BlobStore`."""
-        times, found = TransferTimes(self._clock), list[bytearray]()
-        verdict = await verdict_of(self._get(key, times, found), writing=False)
-        blob = found[0] if found else b""
-        return blob, times.end(verdict, len(blob))
 
     async def delete(self, keys: Sequence[str]) -> int:
         """See `BlobStore`."""

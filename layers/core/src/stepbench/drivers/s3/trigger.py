@@ -64,7 +64,10 @@ class S3Driver:
         no writer has recorded.
         """
         s3: S3Client = await self._aws.client()
-        await self._require_versions(s3)
+        versioning = await self._aws.call(s3.get_bucket_versioning, Bucket=self._bucket)
+        if versioning.get("Status") != "Enabled":
+            message = f"bucket {self._bucket} keeps no versions, which distinguish updates; enable versioning"
+            raise TargetUnavailableError(message)
         config = await self._notifications(s3)
         if has_notification(config, self._prefix):
             return
@@ -93,8 +96,9 @@ class S3Driver:
     async def tear_down(self) -> bool:
         """Remove the notification, then every version and delete marker of the trial."""
         s3: S3Client = await self._aws.client()
+        versions = ObjectVersions(self._aws, self._bucket, self._spec.tag)
         try:
-            return await in_turn(partial(self._remove_notification, s3), self._delete_versions)
+            return await in_turn(partial(self._remove_notification, s3), partial(versions.delete_all, self._clock))
         except TargetUnavailableError as error:
             if error_code(error) != "NoSuchBucket":
                 raise
@@ -113,12 +117,6 @@ class S3Driver:
         """Return what serves the bucket."""
         return self._aws.provider("Amazon S3")
 
-    async def _require_versions(self, s3: S3Client) -> None:
-        answer = await self._aws.call(s3.get_bucket_versioning, Bucket=self._bucket)
-        if answer.get("Status") != "Enabled":
-            message = f"bucket {self._bucket} keeps no versions, which distinguish updates; enable versioning"
-            raise TargetUnavailableError(message)
-
     async def _notifications(self, s3: S3Client) -> dict[str, Any]:
         answer = await self._aws.call(s3.get_bucket_notification_configuration, Bucket=self._bucket)
         return {name: value for name, value in answer.items() if name != "ResponseMetadata"}
@@ -132,10 +130,6 @@ class S3Driver:
                 NotificationConfiguration=without_notification(config, self._prefix),  # type: ignore[arg-type]
             )
         return True
-
-    async def _delete_versions(self) -> bool:
-        versions = ObjectVersions(self._aws, self._bucket, self._spec.tag)
-        return await versions.delete_all(self._clock)
 
 
 def _object_written(sending: HttpRequest, t2_ns: int, answer: HttpAnswer | None, error: str) -> Result:

@@ -19,12 +19,16 @@ from typing import NamedTuple
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 STREAMS = 32_768
 """A stream is a number from 0 up to this."""
+UNPREPARED = "Unprepared"
+"""The node's name for a prepared statement that it does not know, or no longer."""
 _REQUEST, _ANSWER = 0x04, 0x84
 _HEAD = struct.Struct("!BBhBi")
 HEAD_BYTES = _HEAD.size
 _INT, _SHORT = struct.Struct("!i"), struct.Struct("!H")
 _NO_FLAGS, _VALUES, _SKIP_METADATA = 0x00, 0x01, 0x02
 _COMPRESSED, _UNASKED, _WARNINGS = 0x01, 0x02 | 0x04, 0x08
+
+_CUT_OFF = "an answer that ends within its warnings"
 
 Values = Sequence[bytes]
 """Values of a statement's placeholders, each as its column's type encodes it in bytes."""
@@ -100,7 +104,7 @@ def encode_execute_head(
 
 def startup() -> CqlRequest:
     """Return the first request on a connection."""
-    return CqlRequest(Opcode.STARTUP, _SHORT.pack(1) + _string("CQL_VERSION") + _string("3.0.0"))
+    return CqlRequest(Opcode.STARTUP, _SHORT.pack(1) + _short_bytes(b"CQL_VERSION") + _short_bytes(b"3.0.0"))
 
 
 def options() -> CqlRequest:
@@ -115,12 +119,12 @@ def plain_credentials(user: str, password: str) -> CqlRequest:
 
 def query(statement: str, consistency: Consistency, values: Values = ()) -> CqlRequest:
     """Return the request of a statement that is parsed now; its answer says which columns it has."""
-    return CqlRequest(Opcode.QUERY, _long_string(statement) + _parameters(consistency, values, _NO_FLAGS))
+    return CqlRequest(Opcode.QUERY, _bytes(statement.encode()) + _parameters(consistency, values, _NO_FLAGS))
 
 
 def prepare(statement: str) -> CqlRequest:
     """Return the request to prepare a statement, for any connection to this node; `prepared_id` reads the answer."""
-    return CqlRequest(Opcode.PREPARE, _long_string(statement))
+    return CqlRequest(Opcode.PREPARE, _bytes(statement.encode()))
 
 
 def execute(identity: bytes, consistency: Consistency, values: Values) -> CqlRequest:
@@ -180,18 +184,14 @@ def without_warnings(body: bytes, flags: int) -> bytes:
     for _ in range(_short_at(body, 0)):
         at += _SHORT.size + _short_at(body, at)
     if at > len(body):
-        raise _cut_off()
+        raise MalformedCqlError(_CUT_OFF)
     return body[at:]
 
 
 def _short_at(body: bytes, at: int) -> int:
     if len(body) < at + _SHORT.size:
-        raise _cut_off()
+        raise MalformedCqlError(_CUT_OFF)
     return int(_SHORT.unpack_from(body, at)[0])
-
-
-def _cut_off() -> MalformedCqlError:
-    return MalformedCqlError("an answer that ends within its warnings")
 
 
 def _parameters(consistency: Consistency, values: Values, flags: int) -> bytes:
@@ -206,15 +206,6 @@ def _value_head(consistency: Consistency, count: int, flags: int) -> bytes:
 
 def _each_value(values: Values) -> bytes:
     return b"".join([_INT.pack(len(value)) + value for value in values])
-
-
-def _string(text: str) -> bytes:
-    data = text.encode()
-    return _SHORT.pack(len(data)) + data
-
-
-def _long_string(text: str) -> bytes:
-    return _bytes(text.encode())
 
 
 def _bytes(data: bytes) -> bytes:

@@ -20,13 +20,11 @@ from stepbench.wire.http1.sigv4 import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
 
     from stepbench.clock import Clock
-    from stepbench.wire.connect import ResolvedAddresses
     from stepbench.wire.http1 import HttpAnswer
     from stepbench.wire.http1.connection import HttpExchange
-    from stepbench.wire.http1.pool import HttpDialled, HttpPool
+    from stepbench.wire.http1.pool import HttpPool
     from stepbench.wire.http1.sigv4 import Form, Signer
 
 
@@ -114,14 +112,6 @@ class SignedClient:
     def signed(self, form: Form, path: str, body: bytes, now_ns: int) -> bytes:
         """Return a request as it is sent, with the credentials of this moment."""
         return self._signer.signed(form, path, body, self._credentials.current, now_ns)
-
-    async def find(self) -> ResolvedAddresses:
-        """See `HttpPool.find`."""
-        return await self.pool.find()
-
-    def single_use(self, found: ResolvedAddresses) -> AbstractAsyncContextManager[HttpDialled]:
-        """See `HttpPool.single_use`."""
-        return self.pool.single_use(found)
 
     async def exchange(self, form: Form, path: str, body: bytes) -> HttpExchange:
         """Sign and send a request now, and wait for its answer."""

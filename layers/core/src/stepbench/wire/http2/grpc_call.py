@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from stepbench.wire.deadline import NEVER_NS
 from stepbench.wire.http2.grpc_answer import (
@@ -38,14 +38,6 @@ class CallConnection(Protocol):
         ...
 
 
-class _Verdict(NamedTuple):
-    """The end of a call; `is_answered` as `GrpcAnswer`'s."""
-
-    status: GrpcStatus
-    message: str
-    is_answered: bool = False
-
-
 class GrpcCall(ABC):
     """
     One call, which holds to the order in which fields, data and trailers may come.
@@ -69,11 +61,14 @@ class GrpcCall(ABC):
     def take_head(self, head: Head, *, is_last: bool) -> None:
         """See `Http2Stream`."""
         if is_last:
-            self._conclude(_verdict(head))
+            if head.grpc_status is None:
+                self._conclude(*_foreign(head), is_answered=False)
+            else:
+                self._conclude(status_from_code(head.grpc_status), head.message, is_answered=True)
         elif not self._has_head and head.http_status == "200" and head.content_type.startswith("application/grpc"):
             self._has_head = True
         elif self._has_head or not head.http_status.startswith("1"):  # 1xx: the answer is still to come
-            self._fail(_foreign(head))
+            self.give_up(*_foreign(head))
 
     @abstractmethod
     def take_data(self, data: bytes, *, is_last: bool) -> None:
@@ -95,11 +90,9 @@ class GrpcCall(ABC):
             message = "an answer without a head"
             raise MalformedMessageError(message)
 
-    def _conclude(self, verdict: _Verdict) -> None:
-        self._finish(verdict.status, verdict.message, is_answered=verdict.is_answered)
-
-    def _fail(self, verdict: _Verdict) -> None:
-        self.give_up(verdict.status, verdict.message)
+    def _conclude(self, status: GrpcStatus, message: str, *, is_answered: bool) -> None:
+        """Finish at the stream's end; `is_answered` as `GrpcAnswer`'s."""
+        self._finish(status, message, is_answered=is_answered)
 
     def _finish(
         self,
@@ -140,10 +133,10 @@ class UnaryCall(GrpcCall):
         try:
             self._keep(data)
         except MalformedMessageError as error:
-            self._fail(_Verdict(GrpcStatus.INTERNAL, str(error)))
+            self.give_up(GrpcStatus.INTERNAL, str(error))
             return
         if is_last:
-            self._conclude(_Verdict(GrpcStatus.INTERNAL, "an answer without a status"))
+            self._conclude(GrpcStatus.INTERNAL, "an answer without a status", is_answered=False)
 
     def _keep(self, data: bytes) -> None:
         self._must_have_head()
@@ -159,13 +152,13 @@ class UnaryCall(GrpcCall):
         if messages:
             self._message = messages[0]
 
-    def _conclude(self, verdict: _Verdict) -> None:
-        if verdict.status is not _OK:
-            super()._conclude(verdict)
+    def _conclude(self, status: GrpcStatus, message: str, *, is_answered: bool) -> None:
+        if status is not _OK:
+            self._finish(status, message, is_answered=is_answered)
         elif self._message is not None and (self._reader is None or self._reader.is_at_end):
             self._finish(_OK, "", self._message)
         else:
-            super()._conclude(_Verdict(GrpcStatus.INTERNAL, "an answer that is cut off"))
+            self._finish(GrpcStatus.INTERNAL, "an answer that is cut off", is_answered=False)
 
 
 class Subscription(GrpcCall):
@@ -186,24 +179,18 @@ class Subscription(GrpcCall):
             self._must_have_head()
             messages = self._reader.feed(data)
         except MalformedMessageError as error:
-            self._fail(_Verdict(GrpcStatus.INTERNAL, str(error)))
+            self.give_up(GrpcStatus.INTERNAL, str(error))
             return
         for message in messages:
             if self._connection is None:  # whoever got the one before wants no more
                 return
             self._arrived(self._connection.now_ns, message)
         if is_last:
-            self._conclude(_Verdict(GrpcStatus.INTERNAL, "answers without a status"))
+            self._conclude(GrpcStatus.INTERNAL, "answers without a status", is_answered=False)
 
 
-def _verdict(trailers: Head) -> _Verdict:
-    if trailers.grpc_status is not None:
-        return _Verdict(status_from_code(trailers.grpc_status), trailers.message, is_answered=True)
-    return _foreign(trailers)
-
-
-def _foreign(head: Head) -> _Verdict:
+def _foreign(head: Head) -> tuple[GrpcStatus, str]:
     """Judge an answer that no gRPC server gives."""
     if head.http_status in {"", "200"}:
-        return _Verdict(GrpcStatus.INTERNAL, "an answer without a status")
-    return _Verdict(status_from_http(head.http_status), f"HTTP status {head.http_status}")
+        return GrpcStatus.INTERNAL, "an answer without a status"
+    return status_from_http(head.http_status), f"HTTP status {head.http_status}"
