@@ -61,7 +61,7 @@ class RuntimeApi(ThreadingHTTPServer):
         self.address = f"127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, daemon=True, name=f"runtime-api-{self.address}").start()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 -- as the original
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Pass over a connection that its sandbox has closed: how that ended is seen in its process."""
 
     def close(self) -> None:
@@ -143,24 +143,24 @@ class Sandboxes:
     start_failed: Any
     _layer_folders: dict[str, Path] = field(default_factory=dict)
 
-    def __call__(self, id: str, function_version: Any) -> Sandbox:  # noqa: A002, ANN401 -- as LocalStack calls it
+    def __call__(self, id: str, function_version: Any) -> Sandbox:  # noqa: A002 -- as LocalStack calls it
         """Return a sandbox, not started yet."""
         return Sandbox(self, id, function_version)
 
-    def prepare_version(self, function_version: Any) -> None:  # noqa: ANN401 -- LocalStack's
+    def prepare_version(self, function_version: Any) -> None:
         """Unpack code and layers as soon as the function is deployed."""
         function_version.config.code.prepare_for_execution()
         for layer in function_version.config.layers:
             self._layer_folder(layer.code)
 
-    def cleanup_version(self, function_version: Any) -> None:  # noqa: ANN401 -- LocalStack's
+    def cleanup_version(self, function_version: Any) -> None:
         """Leave the layers: other functions and emulators use them."""
 
     def validate_environment(self) -> bool:
         """Note that there is nothing to miss: no Docker is needed."""
         return True
 
-    def search_paths(self, function_version: Any) -> dict[str, str]:  # noqa: ANN401 -- LocalStack's
+    def search_paths(self, function_version: Any) -> dict[str, str]:
         """Return where a function's modules and libraries are found."""
         config = function_version.config
         layers = [self._layer_folder(layer.code) for layer in config.layers]
@@ -169,10 +169,10 @@ class Sandboxes:
             "LD_LIBRARY_PATH": self.parts.library_path(layers),
         }
 
-    def _layer_folder(self, code: Any) -> Path:  # noqa: ANN401 -- LocalStack's
+    def _layer_folder(self, code: Any) -> Path:
         if code.id not in self._layer_folders:
             archive = io.BytesIO()
-            code._download_archive_to_file(archive)  # noqa: SLF001 -- there is no other way to its bytes
+            code._download_archive_to_file(archive)
             self._layer_folders[code.id] = self.layers.folder(archive.getvalue())
         return self._layer_folders[code.id]
 
@@ -180,7 +180,7 @@ class Sandboxes:
 class Sandbox:
     """One execution environment; it serves one invocation at a time, and starts anew after it has died."""
 
-    def __init__(self, sandboxes: Sandboxes, id: str, function_version: Any) -> None:  # noqa: A002, ANN401 -- LocalStack's
+    def __init__(self, sandboxes: Sandboxes, id: str, function_version: Any) -> None:  # noqa: A002 -- LocalStack's
         self.id, self.function_version = id, function_version
         self._sandboxes, self._config = sandboxes, function_version.config
         self._environment: dict[str, str] = {}
@@ -259,7 +259,7 @@ class Sandbox:
             process.wait()
             self._api.close()
 
-    def invoke(self, payload: dict[str, str]) -> Any:  # noqa: ANN401 -- LocalStack's result
+    def invoke(self, payload: dict[str, str]) -> Any:
         """Hand over an event and wait for its answer, its time-out, or the end of the process."""
         request_id = payload["invoke-id"]
         error = self._start_process() if self._process is None else None

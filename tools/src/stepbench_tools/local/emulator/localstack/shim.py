@@ -81,41 +81,41 @@ def patch_state_machines(modules: Mapping[str, Any], wait_scale: float) -> None:
     list_no_children_of_map_runs(modules[_PROVIDER])
 
 
-def accept_whole_percentages(parser: Any) -> None:  # noqa: ANN401 -- a module
+def accept_whole_percentages(parser: Any) -> None:
     """Let ToleratedFailurePercentage be a whole number, as in AWS's examples; LocalStack's grammar wants a fraction."""
     stock, whole = parser.InputStream, re.compile(r'("ToleratedFailurePercentage"\s*:\s*\d+)(?=\s*[,}])')
     parser.InputStream = lambda text: stock(whole.sub(r"\1.0", text))
 
 
-def wait_exactly(wait: Any, timestamp: Any, retrier: Any, scale: float) -> None:  # noqa: ANN401 -- modules
+def wait_exactly(wait: Any, timestamp: Any, retrier: Any, scale: float) -> None:
     """
     Let a Wait end at its time.
 
     LocalStack cuts what is left until a timestamp down to whole seconds, so that it ends up to one too early.
     """
 
-    def wait_interval(_self: Any, env: Any, wait_seconds: float) -> None:  # noqa: ANN401 -- as the original
+    def wait_interval(_self: Any, env: Any, wait_seconds: float) -> None:
         until = time.monotonic() + wait_seconds * scale
         while env.is_running() and (left_s := until - time.monotonic()) > 0:
             env.program_state_event.wait(left_s)
 
-    wait.WaitFunction._wait_interval = wait_interval  # noqa: SLF001 -- we patch it
+    wait.WaitFunction._wait_interval = wait_interval
     timestamp.int = float  # its only use there is the cut
     retrier.time = SimpleNamespace(sleep=lambda seconds: time.sleep(seconds * scale))
 
 
-def stay_stopped(environment: Any) -> None:  # noqa: ANN401 -- a module
+def stay_stopped(environment: Any) -> None:
     """Let an execution that is stopped inside a Map or Parallel end as ABORTED: what breaks there is no failure."""
     stock = environment.Environment.set_error
 
-    def set_error(self: Any, error: Any) -> None:  # noqa: ANN401 -- as the original
+    def set_error(self: Any, error: Any) -> None:
         if not isinstance(self._program_state, environment.ProgramStopped):
             stock(self, error)
 
     environment.Environment.set_error = set_error
 
 
-def keep_names_of_nested_errors(custom: Any) -> None:  # noqa: ANN401 -- a module
+def keep_names_of_nested_errors(custom: Any) -> None:
     """
     Let an error such as States.Timeout keep its name on its way out of a Map's iteration or a Parallel's branch.
 
@@ -124,15 +124,15 @@ def keep_names_of_nested_errors(custom: Any) -> None:  # noqa: ANN401 -- a modul
     custom.ILLEGAL_CUSTOM_ERROR_PREFIX = "\0"  # no name begins so
 
 
-def name_a_reader_s_failure(reader: Any, names: Any) -> None:  # noqa: ANN401 -- modules
+def name_a_reader_s_failure(reader: Any, names: Any) -> None:
     """
     Let a Map whose items cannot be read fail as States.ItemReaderFailed, which States.ALL catches.
 
     LocalStack says States.Runtime, which on AWS nothing catches.
     """
-    stock = reader.ItemReader._eval_body  # noqa: SLF001 -- we wrap it
+    stock = reader.ItemReader._eval_body
 
-    def read(self: Any, env: Any) -> None:  # noqa: ANN401 -- as the original
+    def read(self: Any, env: Any) -> None:
         try:
             stock(self, env)
         except names.FailureEventException:
@@ -148,10 +148,10 @@ def name_a_reader_s_failure(reader: Any, names: Any) -> None:  # noqa: ANN401 --
             )
             raise names.FailureEventException(failure_event=failure) from error
 
-    reader.ItemReader._eval_body = read  # noqa: SLF001
+    reader.ItemReader._eval_body = read
 
 
-def list_no_children_of_map_runs(provider: Any) -> None:  # noqa: ANN401 -- a module
+def list_no_children_of_map_runs(provider: Any) -> None:
     """
     Let ListExecutions of a map run answer that there are none.
 
@@ -160,7 +160,7 @@ def list_no_children_of_map_runs(provider: Any) -> None:  # noqa: ANN401 -- a mo
     """
     stock = provider.StepFunctionsProvider.list_executions
 
-    def list_executions(self: Any, *arguments: Any, map_run_arn: str | None = None, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+    def list_executions(self: Any, *arguments: Any, map_run_arn: str | None = None, **named: Any) -> Any:
         return {"executions": []} if map_run_arn else stock(self, *arguments, **named)
 
     provider.StepFunctionsProvider.list_executions = list_executions
@@ -195,7 +195,7 @@ def run_dynamodb_from_jars(modules: Mapping[str, Any]) -> None:
     if not installer.get_installed_dir():
         sys.exit("emulator: DynamoDB Local's jars are missing; run `make setup-localstack`")
 
-    def command(server: Any) -> list[str]:  # noqa: ANN401 -- a DynamodbServer
+    def command(server: Any) -> list[str]:
         jars = installer.get_installed_dir()
         java = [
             "java",
@@ -218,7 +218,7 @@ def run_dynamodb_from_jars(modules: Mapping[str, Any]) -> None:
             "-disableTelemetry",
         ]
 
-    modules["localstack.services.dynamodb.server"].DynamodbServer._create_shell_command = command  # noqa: SLF001
+    modules["localstack.services.dynamodb.server"].DynamodbServer._create_shell_command = command
 
 
 def reserve_concurrency_by_template(modules: Mapping[str, Any]) -> None:
@@ -226,7 +226,7 @@ def reserve_concurrency_by_template(modules: Mapping[str, Any]) -> None:
     provider = modules["localstack.services.lambda_.resource_providers.aws_lambda_function"].LambdaFunctionProvider
     stock = provider.create
 
-    def create(self: Any, request: Any) -> Any:  # noqa: ANN401 -- as the original
+    def create(self: Any, request: Any) -> Any:
         event = stock(self, request)
         reserved = request.desired_state.get("ReservedConcurrentExecutions")
         if event.status.name == "SUCCESS" and reserved is not None:
@@ -243,7 +243,7 @@ def list_layers_that_have_versions(modules: Mapping[str, Any]) -> None:
     module = modules["localstack.services.lambda_.provider"]
     stock = module.LambdaProvider.list_layers
 
-    def list_layers(self: Any, context: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+    def list_layers(self: Any, context: Any, *arguments: Any, **named: Any) -> Any:
         layers = module.lambda_stores[context.account_id][context.region].layers
         for name in [name for name, layer in layers.items() if not layer.layer_versions]:
             del layers[name]

@@ -21,7 +21,7 @@ REQUEST_S = 25.0
 TOO_MANY = 429
 
 
-def queue_for_sandboxes(service: Any, gateway: Any, sandboxes: int) -> None:  # noqa: ANN401 -- modules
+def queue_for_sandboxes(service: Any, gateway: Any, sandboxes: int) -> None:
     """
     Let asynchronous events, and requests to an API, wait for one of so many sandboxes of their function.
 
@@ -38,17 +38,17 @@ def queue_for_sandboxes(service: Any, gateway: Any, sandboxes: int) -> None:  # 
     """
     waits = contextvars.ContextVar[float | None]("waits", default=0.0)  # seconds at most; None: as long as it takes
     free: defaultdict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(sandboxes))
-    stock_invoke, stock_execute = service.invoke_async_with_retry, service._execute_function  # noqa: SLF001
-    stock_proxy = gateway._invoke_lambda_proxy  # noqa: SLF001 -- wrapped, too
+    stock_invoke, stock_execute = service.invoke_async_with_retry, service._execute_function
+    stock_proxy = gateway._invoke_lambda_proxy
 
-    def invoke_asynchronously(function: Json, event: Any) -> None:  # noqa: ANN401 -- JSON
+    def invoke_asynchronously(function: Json, event: Any) -> None:
         token = waits.set(None)
         try:
             stock_invoke(function, event)  # its thread runs in a copy of this context
         finally:
             waits.reset(token)
 
-    async def invoke_for_request(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+    async def invoke_for_request(*arguments: Any, **named: Any) -> Any:
         token = waits.set(REQUEST_S)
         try:
             status, headers, body = await stock_proxy(*arguments, **named)  # likewise
@@ -56,13 +56,13 @@ def queue_for_sandboxes(service: Any, gateway: Any, sandboxes: int) -> None:  # 
             waits.reset(token)
         return status, {"Retry-After": "1", **headers} if status == TOO_MANY else headers, body
 
-    def execute(function: Json, event: Any) -> Any:  # noqa: ANN401 -- JSON
+    def execute(function: Json, event: Any) -> Any:
         limit_s = waits.get()
         if limit_s == 0:
             return stock_execute(function, event)
         gate = free[(function.get("config") or function).get("FunctionArn", "")]
         if not gate.acquire(timeout=limit_s):
-            return service._throttle_response("ConcurrentInvocationLimitExceeded", "Rate Exceeded.")  # noqa: SLF001
+            return service._throttle_response("ConcurrentInvocationLimitExceeded", "Rate Exceeded.")
         token = waits.set(0.0)  # it may call itself once more, in another scope
         try:
             return stock_execute(function, event)
@@ -70,11 +70,11 @@ def queue_for_sandboxes(service: Any, gateway: Any, sandboxes: int) -> None:  # 
             waits.reset(token)
             gate.release()
 
-    service.invoke_async_with_retry, service._execute_function = invoke_asynchronously, execute  # noqa: SLF001
-    gateway._invoke_lambda_proxy = invoke_for_request  # noqa: SLF001
+    service.invoke_async_with_retry, service._execute_function = invoke_asynchronously, execute
+    gateway._invoke_lambda_proxy = invoke_for_request
 
 
-def reserve_concurrency_by_template(provisioners: Any, service: Any) -> None:  # noqa: ANN401 -- modules
+def reserve_concurrency_by_template(provisioners: Any, service: Any) -> None:
     """
     Let CloudFormation set ReservedConcurrentExecutions of a function, which MiniStack knows from its API only.
 
@@ -82,24 +82,24 @@ def reserve_concurrency_by_template(provisioners: Any, service: Any) -> None:  #
         provisioners: the module `ministack.services.cloudformation.provisioners`.
         service: the module `ministack.services.lambda_svc`.
     """
-    handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]  # noqa: SLF001 -- we patch it
+    handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]
     stock_create, stock_update = handlers["create"], handlers["update"]
 
-    def reserve(created: Any, properties: Json) -> Any:  # noqa: ANN401 -- as the originals
+    def reserve(created: Any, properties: Json) -> Any:
         wanted = properties.get("ReservedConcurrentExecutions")
-        service._functions[created[0]]["concurrency"] = None if wanted is None else int(wanted)  # noqa: SLF001
+        service._functions[created[0]]["concurrency"] = None if wanted is None else int(wanted)
         return created
 
-    def create(logical_id: str, properties: Json, *rest: Any) -> Any:  # noqa: ANN401 -- as the original
+    def create(logical_id: str, properties: Json, *rest: Any) -> Any:
         return reserve(stock_create(logical_id, properties, *rest), properties)
 
-    def update(physical_id: str, old: Json, new: Json, *rest: Any, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+    def update(physical_id: str, old: Json, new: Json, *rest: Any, **named: Any) -> Any:
         return reserve(stock_update(physical_id, old, new, *rest, **named), new)
 
     handlers.update(create=create, update=update)
 
 
-def await_reserved_concurrency(service: Any, limit_s: float = 5.0) -> None:  # noqa: ANN401 -- the module `lambda_svc`
+def await_reserved_concurrency(service: Any, limit_s: float = 5.0) -> None:
     """
     Let a stream's delivery wait until its function's reserved concurrency is free, for a while.
 
@@ -109,38 +109,38 @@ def await_reserved_concurrency(service: Any, limit_s: float = 5.0) -> None:  # n
     """
     delivering = contextvars.ContextVar("delivering", default=False)
     freed = threading.Condition()
-    stock_poll, stock_execute = service._poll_dynamodb_streams, service._execute_function  # noqa: SLF001 -- wrapped
-    stock_release = service._release_execution_slot  # noqa: SLF001
+    stock_poll, stock_execute = service._poll_dynamodb_streams, service._execute_function
+    stock_release = service._release_execution_slot
 
-    def poll() -> Any:  # noqa: ANN401 -- as the original
+    def poll() -> Any:
         token = delivering.set(True)
         try:
             return stock_poll()
         finally:
             delivering.reset(token)
 
-    def release(slot: Any) -> None:  # noqa: ANN401 -- as the original
+    def release(slot: Any) -> None:
         stock_release(slot)
         with freed:
             freed.notify_all()
 
     def is_free(function: Json) -> bool:
         config = function.get("config") or function
-        reserved = service._reserved_concurrency(function, config)  # noqa: SLF001
+        reserved = service._reserved_concurrency(function, config)
         _, by_function = service.executions_in_flight()
-        return not reserved or by_function.get(service._inflight_key(config), 0) < reserved  # noqa: SLF001
+        return not reserved or by_function.get(service._inflight_key(config), 0) < reserved
 
-    def execute(function: Json, event: Any) -> Any:  # noqa: ANN401 -- JSON
+    def execute(function: Json, event: Any) -> Any:
         if delivering.get():
             with freed:
                 freed.wait_for(lambda: is_free(function), limit_s)
         return stock_execute(function, event)
 
-    service._poll_dynamodb_streams, service._execute_function = poll, execute  # noqa: SLF001
-    service._release_execution_slot = release  # noqa: SLF001
+    service._poll_dynamodb_streams, service._execute_function = poll, execute
+    service._release_execution_slot = release
 
 
-def finish_invocations(runtime: Any, service: Any) -> None:  # noqa: ANN401 -- modules
+def finish_invocations(runtime: Any, service: Any) -> None:
     """
     Let sandboxes that are at work end their invocation when their function's configuration changes.
 
@@ -153,16 +153,16 @@ def finish_invocations(runtime: Any, service: Any) -> None:  # noqa: ANN401 -- m
     stock_invalidate, stock_release = service.invalidate_worker, service.release_worker
     retired: set[int] = set()
 
-    def invalidate(name: str, qualifier: str | None = None, **scope: Any) -> None:  # noqa: ANN401 -- as the original
+    def invalidate(name: str, qualifier: str | None = None, **scope: Any) -> None:
         if not scope:  # a change of the configuration; otherwise the function is deleted, or its sandbox has failed
-            with runtime._lock:  # noqa: SLF001
-                for key, pool in runtime._workers.items():  # noqa: SLF001
+            with runtime._lock:
+                for key, pool in runtime._workers.items():
                     if key.split(":")[-2:] == [name, qualifier]:
                         retired.update(id(worker) for worker in pool if worker.in_use)
                         pool[:] = [worker for worker in pool if not worker.in_use]
         stock_invalidate(name, qualifier=qualifier, **scope)
 
-    def release(worker: Any) -> None:  # noqa: ANN401 -- a sandbox
+    def release(worker: Any) -> None:
         stock_release(worker)
         if id(worker) in retired:
             retired.discard(id(worker))
@@ -182,21 +182,21 @@ THROTTLED = "Lambda.TooManyRequestsException"
 MEMORY_EVERY_S, IDLE_TURNS = 0.1, 10
 
 
-def refuse_large_requests(service: Any) -> None:  # noqa: ANN401 -- the module `lambda_svc`
+def refuse_large_requests(service: Any) -> None:
     """Let the Invoke API refuse payloads over Lambda's limits."""
-    stock = service._invoke  # noqa: SLF001 -- wrapped
+    stock = service._invoke
 
-    async def invoke(name: str, event: Any, headers: Json, *rest: Any, **named: Any) -> Any:  # noqa: ANN401 -- JSON
+    async def invoke(name: str, event: Any, headers: Json, *rest: Any, **named: Any) -> Any:
         limit = REQUEST_BYTES.get(headers.get("x-amz-invocation-type") or "RequestResponse")
         if limit is not None and int(headers.get("content-length") or 0) > limit:
             said = f"Request must be smaller than {limit} bytes for the InvokeFunction operation"
             return service.error_response_json("RequestEntityTooLargeException", said, 413)
         return await stock(name, event, headers, *rest, **named)
 
-    service._invoke = invoke  # noqa: SLF001
+    service._invoke = invoke
 
 
-def limit_unzipped_size(provisioners: Any, service: Any) -> None:  # noqa: ANN401 -- modules
+def limit_unzipped_size(provisioners: Any, service: Any) -> None:
     """
     Let CloudFormation refuse functions that are over 250 MB with their layers, as MiniStack's own API does.
 
@@ -204,16 +204,16 @@ def limit_unzipped_size(provisioners: Any, service: Any) -> None:  # noqa: ANN40
         provisioners: the module `ministack.services.cloudformation.provisioners`.
         service: the module `ministack.services.lambda_svc`.
     """
-    handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]  # noqa: SLF001 -- we patch it
+    handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]
     stock = handlers["create"]  # an update goes through the API's own check
 
-    def create(*arguments: Any) -> Any:  # noqa: ANN401 -- as the original
+    def create(*arguments: Any) -> Any:
         answer = stock(*arguments)
-        function = service._functions[answer[0]]  # noqa: SLF001
+        function = service._functions[answer[0]]
         layers = function["config"].get("Layers")
-        refused = service._validate_total_unzipped_size(function.get("code_zip"), layers)  # noqa: SLF001
+        refused = service._validate_total_unzipped_size(function.get("code_zip"), layers)
         if refused:
-            del service._functions[answer[0]]  # noqa: SLF001
+            del service._functions[answer[0]]
             message = f"{answer[0]}: {json.loads(refused[2])['message']}"
             raise ValueError(message)  # as MiniStack's own provisioners say no
         return answer
@@ -221,14 +221,14 @@ def limit_unzipped_size(provisioners: Any, service: Any) -> None:  # noqa: ANN40
     handlers.update(create=create)
 
 
-def limit_state_data(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunctions`
+def limit_state_data(service: Any) -> None:
     """Fail executions whose states pass on more than 256 KiB, and refuse to start one with a larger input."""
     for name in ("_apply_parameters", "_apply_result_selector", "_apply_output_path", "_apply_jsonata_output"):
         of_result = name == "_apply_result_selector"
-        setattr(service, name, _bounded(getattr(service, name), service._ExecutionError, of_result=of_result))  # noqa: SLF001
-    stock_start, stock_matches = service._start_execution, service._error_matches  # noqa: SLF001
+        setattr(service, name, _bounded(getattr(service, name), service._ExecutionError, of_result=of_result))
+    stock_start, stock_matches = service._start_execution, service._error_matches
 
-    def start(data: Json) -> Any:  # noqa: ANN401 -- a response
+    def start(data: Json) -> Any:
         if len(data.get("input", "").encode()) > STATE_BYTES:
             said = f"Value at 'input' failed to satisfy constraint: Member must have length at most {STATE_BYTES}"
             return service.error_response_json("ValidationException", said, 400)
@@ -237,13 +237,13 @@ def limit_state_data(service: Any) -> None:  # noqa: ANN401 -- the module `stepf
     def matches(error_equals: list[str], error: str) -> bool:
         return error in error_equals if error in UNCATCHABLE else stock_matches(error_equals, error)
 
-    service._start_execution, service._error_matches = start, matches  # noqa: SLF001
+    service._start_execution, service._error_matches = start, matches
 
 
-def _bounded(stock: Any, failure: Any, *, of_result: bool) -> Any:  # noqa: ANN401 -- functions and classes of MiniStack's
+def _bounded(stock: Any, failure: Any, *, of_result: bool) -> Any:
     """Return the function with a limit on what it makes, and with `of_result` on what it is given, a state's result."""
 
-    def apply(state: Json, *rest: Any, **named: Any) -> Any:  # noqa: ANN401 -- JSON
+    def apply(state: Json, *rest: Any, **named: Any) -> Any:
         answer = stock(state, *rest, **named)
         for data in (*rest, answer) if of_result else (answer,):
             if len(json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()) > STATE_BYTES:
@@ -255,22 +255,22 @@ def _bounded(stock: Any, failure: Any, *, of_result: bool) -> Any:  # noqa: ANN4
     return apply
 
 
-def name_throttles(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunctions`
+def name_throttles(service: Any) -> None:
     """Let a throttled task fail as `Lambda.TooManyRequestsException`, not as `Lambda.Unknown`."""
-    stock = service._call_lambda  # noqa: SLF001 -- wrapped
+    stock = service._call_lambda
 
-    def call(function: str, event: Any) -> Any:  # noqa: ANN401 -- JSON
+    def call(function: str, event: Any) -> Any:
         try:
             return stock(function, event)
-        except service._ExecutionError as error:  # noqa: SLF001
+        except service._ExecutionError as error:
             if error.error != "Lambda.Unknown" or "TooManyRequestsException" not in error.cause:
                 raise
-            raise service._ExecutionError(THROTTLED, error.cause) from error  # noqa: SLF001
+            raise service._ExecutionError(THROTTLED, error.cause) from error
 
-    service._call_lambda = call  # noqa: SLF001
+    service._call_lambda = call
 
 
-def watch_memory(runtime: Any) -> None:  # noqa: ANN401 -- the module `lambda_runtime`
+def watch_memory(runtime: Any) -> None:
     """
     End sandboxes that hold more memory than their function has.
 
@@ -282,8 +282,8 @@ def watch_memory(runtime: Any) -> None:  # noqa: ANN401 -- the module `lambda_ru
     def watch() -> None:
         for turn in itertools.count():
             time.sleep(MEMORY_EVERY_S)
-            with runtime._lock:  # noqa: SLF001
-                pools = [worker for pool in runtime._workers.values() for worker in pool]  # noqa: SLF001
+            with runtime._lock:
+                pools = [worker for pool in runtime._workers.values() for worker in pool]
             for worker in pools:
                 if worker.in_use or turn % IDLE_TURNS == 0:
                     getattr(worker, "enforce_memory", bool)()

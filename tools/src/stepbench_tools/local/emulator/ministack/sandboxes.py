@@ -20,24 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LAYER = "AWS::Lambda::LayerVersion"
-GIVEN = frozenset(
-    {
-        "AWS_ACCESS_KEY_ID",
-        "AWS_DEFAULT_REGION",
-        "AWS_DISABLE_HOST_PREFIX_INJECTION",
-        "AWS_ENDPOINT_URL",
-        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
-        "AWS_LAMBDA_FUNCTION_NAME",
-        "AWS_LAMBDA_FUNCTION_VERSION",
-        "AWS_LAMBDA_LOG_STREAM_NAME",
-        "AWS_LAMBDA_RUNTIME_API",
-        "AWS_REGION",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "LAMBDA_TASK_ROOT",
-        "_HANDLER",
-    }
-)
+_GIVEN = """
+AWS_ACCESS_KEY_ID AWS_DEFAULT_REGION AWS_DISABLE_HOST_PREFIX_INJECTION AWS_ENDPOINT_URL
+AWS_LAMBDA_FUNCTION_MEMORY_SIZE AWS_LAMBDA_FUNCTION_NAME AWS_LAMBDA_FUNCTION_VERSION AWS_LAMBDA_LOG_STREAM_NAME
+AWS_LAMBDA_RUNTIME_API AWS_REGION AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN LAMBDA_TASK_ROOT _HANDLER
+"""
+GIVEN = frozenset(_GIVEN.split())
 """MiniStack sets these for a sandbox."""
 RESPONSE_BYTES = 6 * 1024**2 + 100
 RESPONSE_TOO_LARGE = {
@@ -57,7 +45,7 @@ def is_python(config: Json) -> bool:
     return str(config.get("Runtime", "")).startswith("python")
 
 
-def run_under_runtime_client(runtime: Any, service: Any, python: str, parts: Any) -> None:  # noqa: ANN401 -- modules
+def run_under_runtime_client(runtime: Any, service: Any, python: str, parts: Any) -> None:
     """
     Send Python functions through the Runtime API server.
 
@@ -67,34 +55,34 @@ def run_under_runtime_client(runtime: Any, service: Any, python: str, parts: Any
         python: interpreter that has `awslambdaric` and boto3, as Lambda's own has.
         parts: our module `lambda_parts`.
     """
-    service._provided_runtime_code_dir = with_bootstrap(service, python)  # noqa: SLF001 -- we patch it
-    service._provided_worker_env = sandbox_environment(service, parts)  # noqa: SLF001
+    service._provided_runtime_code_dir = with_bootstrap(service, python)
+    service._provided_worker_env = sandbox_environment(service, parts)
     worker = sandbox_class(runtime.ProvidedWorker, runtime.ProvidedRuntimeError, parts)
-    stock_class, stock_execute = runtime._worker_class_for, service._execute_function_warm  # noqa: SLF001
+    stock_class, stock_execute = runtime._worker_class_for, service._execute_function_warm
 
-    def worker_class_for(config: Json) -> Any:  # noqa: ANN401 -- a class of MiniStack's
+    def worker_class_for(config: Json) -> Any:
         return worker if is_python(config) else stock_class(config)
 
-    def execute_warm(function: Json, event: Any, request_id: str) -> Any:  # noqa: ANN401 -- JSON
+    def execute_warm(function: Json, event: Any, request_id: str) -> Any:
         if is_python(function.get("config") or function):
-            answer = service._execute_function_provided_warm(function, event, request_id)  # noqa: SLF001
+            answer = service._execute_function_provided_warm(function, event, request_id)
             return {**answer, "log_source": WHOLE}
         return stock_execute(function, event, request_id)
 
-    runtime._worker_class_for = worker_class_for  # noqa: SLF001
-    service._execute_function_warm = execute_warm  # noqa: SLF001
+    runtime._worker_class_for = worker_class_for
+    service._execute_function_warm = execute_warm
 
 
-def with_bootstrap(service: Any, python: str) -> Callable[[bytes], str]:  # noqa: ANN401 -- a module
+def with_bootstrap(service: Any, python: str) -> Callable[[bytes], str]:
     """Unpack a function's code as before, and put beside it the program that runs it."""
-    stock = service._provided_runtime_code_dir  # noqa: SLF001 -- wrapped
+    stock = service._provided_runtime_code_dir
     sandbox = Path(__file__).parents[1] / "lambda_sandbox.py"
     script = f"#!/bin/sh\nexec {shlex.quote(python)} -P {shlex.quote(str(sandbox))}\n"
 
     def code_dir(code_zip: bytes) -> str:
         directory: str = stock(code_zip)
         bootstrap = Path(directory) / "bootstrap"
-        with service._provided_code_lock:  # noqa: SLF001 -- no fork may overlap the write (ETXTBSY)
+        with service._provided_code_lock:
             if not bootstrap.exists():
                 bootstrap.write_text(script)
                 bootstrap.chmod(0o755)
@@ -103,9 +91,9 @@ def with_bootstrap(service: Any, python: str) -> Callable[[bytes], str]:  # noqa
     return code_dir
 
 
-def sandbox_environment(service: Any, parts: Any) -> Callable[[Json, str, int], dict[str, str]]:  # noqa: ANN401 -- modules
+def sandbox_environment(service: Any, parts: Any) -> Callable[[Json, str, int], dict[str, str]]:
     """Return a sandbox's environment as on Lambda: the function's variables, Lambda's, and layers on PYTHONPATH."""
-    stock = service._provided_worker_env  # noqa: SLF001 -- wrapped
+    stock = service._provided_worker_env
     base = parts.base_environment()
 
     def environment(config: Json, code_dir: str, port: int) -> dict[str, str]:
@@ -113,7 +101,7 @@ def sandbox_environment(service: Any, parts: Any) -> Callable[[Json, str, int], 
         if not is_python(config):
             return environment
         function = config.get("FunctionName", "")
-        own = service._runtime_env_vars(config)  # noqa: SLF001
+        own = service._runtime_env_vars(config)
         layers = layer_folders(service, config)
         return {
             **base,
@@ -133,13 +121,13 @@ def sandbox_environment(service: Any, parts: Any) -> Callable[[Json, str, int], 
     return environment
 
 
-def layer_folders(service: Any, config: Json) -> list[Path]:  # noqa: ANN401 -- a module
+def layer_folders(service: Any, config: Json) -> list[Path]:
     """Return where the function's layers were unpacked; those that are gone are left out."""
-    blobs = [service._resolve_layer_zip(layer) for layer in config.get("Layers") or []]  # noqa: SLF001
-    return [Path(service._docker_extracted_dir(blob, "layer")) for blob in blobs if blob]  # noqa: SLF001
+    blobs = [service._resolve_layer_zip(layer) for layer in config.get("Layers") or []]
+    return [Path(service._docker_extracted_dir(blob, "layer")) for blob in blobs if blob]
 
 
-def patch_layers(service: Any, provisioners: Any, folders: Any) -> None:  # noqa: ANN401 -- modules
+def patch_layers(service: Any, provisioners: Any, folders: Any) -> None:
     """
     Let sandboxes find their layers in `folders`, and CloudFormation put them there.
 
@@ -149,24 +137,24 @@ def patch_layers(service: Any, provisioners: Any, folders: Any) -> None:  # noqa
         folders: `LayerFolders`, which outlive the emulator.
     """
     folders.remove_unused(time.time())
-    stock_dir, handlers = service._docker_extracted_dir, provisioners._RESOURCE_HANDLERS[LAYER]  # noqa: SLF001
+    stock_dir, handlers = service._docker_extracted_dir, provisioners._RESOURCE_HANDLERS[LAYER]
     stock_create = handlers["create"]
 
     def extracted_dir(blob: bytes, kind: str) -> str:
         return str(folders.folder(blob)) if kind == "layer" else stock_dir(blob, kind)
 
-    def create(logical_id: str, properties: Json, *rest: Any) -> Any:  # noqa: ANN401 -- as the original
+    def create(logical_id: str, properties: Json, *rest: Any) -> Any:
         created = stock_create(logical_id, properties, *rest)
-        blob = service._resolve_layer_zip(created[0])  # noqa: SLF001
+        blob = service._resolve_layer_zip(created[0])
         if blob:
             folders.folder(blob)
         return created
 
-    service._docker_extracted_dir = extracted_dir  # noqa: SLF001
+    service._docker_extracted_dir = extracted_dir
     handlers.update(create=create)
 
 
-def sandbox_class(provided_worker: Any, init_failed: Any, parts: Any) -> Any:  # noqa: ANN401 -- MiniStack's, a module
+def sandbox_class(provided_worker: Any, init_failed: Any, parts: Any) -> Any:
     """Return MiniStack's worker for custom runtimes, without its waits, and with Lambda's own lines in its parts."""
 
     class Sandbox(bounded_class(provided_worker)):  # type: ignore[misc] # known at run time only
@@ -179,7 +167,7 @@ def sandbox_class(provided_worker: Any, init_failed: Any, parts: Any) -> Any:  #
         _stderr_queue: queue.Queue[str]
         _drain_stderr: Callable[[], str]
 
-        def _spawn(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 -- as the original
+        def _spawn(self, *arguments: Any, **options: Any) -> None:
             began_s = time.monotonic()
             self._output = parts.Output()
             super()._spawn(*arguments, **options)
@@ -195,7 +183,7 @@ def sandbox_class(provided_worker: Any, init_failed: Any, parts: Any) -> Any:  #
                 self._output.read(process.stdout, self._stderr_queue)
             return self._drain_stderr()
 
-        def _build_handler_class(self, generation: int, pending: Any) -> Any:  # noqa: ANN401 -- a class
+        def _build_handler_class(self, generation: int, pending: Any) -> Any:
             """Send headers and body in one segment at once; otherwise Nagle and delayed ACK cost 40 ms a call."""
             return handler_class(super()._build_handler_class(generation, Patient(pending)))
 
@@ -209,7 +197,7 @@ def sandbox_class(provided_worker: Any, init_failed: Any, parts: Any) -> Any:  #
                     raise init_failed(said.get("errorMessage", ""), said.get("errorType", "")) from None
                 raise
 
-        def invoke(self, event: Any, request_id: str, **options: Any) -> Any:  # noqa: ANN401 -- JSON
+        def invoke(self, event: Any, request_id: str, **options: Any) -> Any:
             """Invoke without two options of stock Python workers, which the Runtime API has no header for."""
             known = {name: options[name] for name in ("trace_id", "invoked_function_arn") if name in options}
             self.init_ms, began_s = None, time.monotonic()
@@ -234,12 +222,12 @@ class Patient:
     def __init__(self, pending: queue.Queue[Any]) -> None:
         self._pending = pending
 
-    def get(self, timeout: float) -> Any:  # noqa: ANN401 -- MiniStack's
+    def get(self, timeout: float) -> Any:
         """Return the next piece of work; waits for up to ten `timeout` (s) before it raises `queue.Empty`."""
         return self._pending.get(timeout=10 * timeout)
 
 
-def bounded_class(provided_worker: Any) -> Any:  # noqa: ANN401 -- classes of MiniStack's
+def bounded_class(provided_worker: Any) -> Any:
     """Return MiniStack's worker with a limit on its memory, which `limits.watch_memory` has looked at."""
 
     class Bounded(provided_worker):  # type: ignore[misc] # known at run time only
@@ -248,7 +236,7 @@ def bounded_class(provided_worker: Any) -> Any:  # noqa: ANN401 -- classes of Mi
         out_of_memory = False
         """Whether the present process was ended, or the last one while none has followed it."""
 
-        def _spawn(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 -- as the original
+        def _spawn(self, *arguments: Any, **options: Any) -> None:
             self.out_of_memory = False
             super()._spawn(*arguments, **options)
 
@@ -261,7 +249,7 @@ def bounded_class(provided_worker: Any) -> Any:  # noqa: ANN401 -- classes of Mi
                     self.out_of_memory = True
                     process.kill()
 
-        def invoke(self, event: Any, request_id: str, **options: Any) -> Any:  # noqa: ANN401 -- JSON
+        def invoke(self, event: Any, request_id: str, **options: Any) -> Any:
             """Return what Lambda says of a process that was killed."""
             answer = super().invoke(event, request_id, **options)
             if self.out_of_memory and answer["status"] == "error":
@@ -272,7 +260,7 @@ def bounded_class(provided_worker: Any) -> Any:  # noqa: ANN401 -- classes of Mi
     return Bounded
 
 
-def handler_class(stock: Any) -> Any:  # noqa: ANN401 -- a class of MiniStack's
+def handler_class(stock: Any) -> Any:
     """Return the Runtime API's request handler: quick, and with Lambda's limit on responses."""
 
     class Handler(stock):  # type: ignore[misc] # known at run time only

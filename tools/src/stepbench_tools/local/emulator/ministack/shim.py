@@ -62,41 +62,41 @@ REMEDY = f"install ministack[full]=={SUPPORTED}"
 Json = dict[str, Any]
 
 
-def sample_no_traces(service: Any) -> None:  # noqa: ANN401 -- the module `lambda_svc`
+def sample_no_traces(service: Any) -> None:
     """Tell functions that their traces are not sampled: there is no X-Ray here, and its SDK takes long to import."""
-    stock = service._xray_trace_id_for_invocation  # noqa: SLF001 -- wrapped
+    stock = service._xray_trace_id_for_invocation
 
     def trace_id(config: Json, inbound_trace_header: str | None = None) -> str | None:
         header: str | None = stock(config, inbound_trace_header)
         return header and header.replace("Sampled=1", "Sampled=0")
 
-    service._xray_trace_id_for_invocation = trace_id  # noqa: SLF001
+    service._xray_trace_id_for_invocation = trace_id
 
 
-def accept_max_concurrency_path(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunctions`
+def accept_max_concurrency_path(service: Any) -> None:
     """Let a Distributed Map take MaxConcurrencyPath, as AWS does; MiniStack reads the literal field only."""
-    stock = service._run_distributed_map  # noqa: SLF001 -- wrapped
+    stock = service._run_distributed_map
 
-    def run(state: Json, raw_input: Any, effective: Any, *rest: Any) -> Any:  # noqa: ANN401 -- as the original
+    def run(state: Json, raw_input: Any, effective: Any, *rest: Any) -> Any:
         if "MaxConcurrencyPath" in state:
             context = rest[-1]
-            limit = service._resolve_path_or_ctx(state["MaxConcurrencyPath"], effective, context)  # noqa: SLF001
+            limit = service._resolve_path_or_ctx(state["MaxConcurrencyPath"], effective, context)
             state = {**state, "MaxConcurrency": int(limit)}
         return stock(state, raw_input, effective, *rest)
 
-    service._run_distributed_map = run  # noqa: SLF001
+    service._run_distributed_map = run
 
 
-def repeat_transactions(service: Any) -> None:  # noqa: ANN401 -- the module `dynamodb`
+def repeat_transactions(service: Any) -> None:
     """
     Answer a transaction that is sent again with its token as the first time, as DynamoDB does.
 
     MiniStack keeps the request to compare, and then brings its numbers into another form ("0.10" becomes "0.1"): a
     repetition is refused as IdempotentParameterMismatchException, though everything has been written.
     """
-    stock, lookup = service._transact_write_items, service._txn_token_lookup  # noqa: SLF001 -- wrapped
+    stock, lookup = service._transact_write_items, service._txn_token_lookup
 
-    def transact(request: Json) -> Any:  # noqa: ANN401 -- a response
+    def transact(request: Json) -> Any:
         token = request.get("ClientRequestToken")
         given = {name: value for name, value in request.items() if name != "ClientRequestToken"}
         asked = json.dumps(given, sort_keys=True)
@@ -107,34 +107,34 @@ def repeat_transactions(service: Any) -> None:  # noqa: ANN401 -- the module `dy
             entry.setdefault("asked", asked)
         return answer
 
-    service._transact_write_items = transact  # noqa: SLF001
+    service._transact_write_items = transact
 
 
-def take_rules_between_members(provisioners: Any) -> None:  # noqa: ANN401 -- the module of that name
+def take_rules_between_members(provisioners: Any) -> None:
     """Take the rule by which members of a network may talk; MiniStack has no networks, and does not know its type."""
 
     def create(logical_id: str, *_: object) -> tuple[str, Json]:
         return logical_id, {}
 
     rule = {"create": create, "delete": lambda *_: None}
-    provisioners._RESOURCE_HANDLERS.setdefault("AWS::EC2::SecurityGroupIngress", rule)  # noqa: SLF001 -- we patch it
+    provisioners._RESOURCE_HANDLERS.setdefault("AWS::EC2::SecurityGroupIngress", rule)
 
 
-def keep_attributes_of_nested(provisioners: Any, stacks: dict[str, Json]) -> None:  # noqa: ANN401 -- as above
+def keep_attributes_of_nested(provisioners: Any, stacks: dict[str, Json]) -> None:
     """
     Keep what resources of a nested stack are asked for when an update leaves them as they are.
 
     MiniStack forgets to hand it on, so that `GetAtt` fails: code was changed, and the second deployment broke.
     """
-    stock = provisioners._update_resource  # noqa: SLF001 -- wrapped
+    stock = provisioners._update_resource
 
-    def update(*given: Any) -> Any:  # noqa: ANN401 -- as the original
+    def update(*given: Any) -> Any:
         if len(given) == 6:  # noqa: PLR2004 -- all but the attributes: a nested stack's
             stack, name = given[-2:]
             given = (*given, stacks[stack]["_resources"][name]["Attributes"])
         return stock(*given)
 
-    provisioners._update_resource = update  # noqa: SLF001
+    provisioners._update_resource = update
 
 
 _OWN: contextvars.ContextVar[bool] = contextvars.ContextVar("of the caller's own policies", default=False)
@@ -142,11 +142,11 @@ _ASSUMED = ":assumed-role/"
 FUNCTION = "lambda:functionarn"
 
 
-def record_decisions(evaluator: Any, path: Path) -> None:  # noqa: ANN401 -- the module `iam_evaluator`
+def record_decisions(evaluator: Any, path: Path) -> None:
     """Have each decision on a role's own policies written to a file, once."""
     enforce, evaluate, write = evaluator.enforce, evaluator.evaluate, _writer(path)
 
-    def enforce_marked(access_key: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+    def enforce_marked(access_key: str, *arguments: Any, **named: Any) -> Any:
         if evaluator.is_root_access_key(access_key):  # also unsigned: PostgreSQL's stand-in has no role
             return None
         token = _OWN.set(True)
@@ -155,7 +155,7 @@ def record_decisions(evaluator: Any, path: Path) -> None:  # noqa: ANN401 -- the
         finally:
             _OWN.reset(token)
 
-    def evaluate_recorded(context: Any, *policies: Any) -> Any:  # noqa: ANN401 -- as the original
+    def evaluate_recorded(context: Any, *policies: Any) -> Any:
         result = evaluate(context, *policies)
         if _OWN.get() and _ASSUMED in context.principal_arn:
             _OWN.set(False)  # what follows are resources' policies
@@ -165,7 +165,7 @@ def record_decisions(evaluator: Any, path: Path) -> None:  # noqa: ANN401 -- the
     evaluator.enforce, evaluator.evaluate = enforce_marked, evaluate_recorded
 
 
-def supply_condition_keys(actions: Any) -> None:  # noqa: ANN401 -- the module `iam_actions`
+def supply_condition_keys(actions: Any) -> None:
     """Have conditions see the function of a new event source mapping, as AWS documents it."""
     from_body = actions.request_tag_context
 
@@ -178,7 +178,7 @@ def supply_condition_keys(actions: Any) -> None:  # noqa: ANN401 -- the module `
     actions.request_tag_context = context_from_body
 
 
-def _line(context: Any, decision: str) -> str:  # noqa: ANN401 -- MiniStack's EvalContext
+def _line(context: Any, decision: str) -> str:
     role, _, session = context.principal_arn.partition(_ASSUMED)[2].partition("/")
     fields = {
         "role": role,
@@ -246,7 +246,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     tasks.wait_for_tasks(machines, ecs)
     repeat_transactions(modules["ministack.services.dynamodb"])
     take_rules_between_members(provisioners)
-    keep_attributes_of_nested(provisioners, modules["ministack.services.cloudformation"]._stacks)  # noqa: SLF001
+    keep_attributes_of_nested(provisioners, modules["ministack.services.cloudformation"]._stacks)
     accept_max_concurrency_path(machines)
     states.end_failed_maps(machines)
     states.begin_at_once(machines)

@@ -21,32 +21,32 @@ Json = dict[str, Any]
 _POLL_S = 0.5
 
 
-def await_signs_of_life(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunctions`
+def await_signs_of_life(service: Any) -> None:
     """
     Let a task with HeartbeatSeconds fail as AWS does, from its start on; MiniStack notes heartbeats, and waits on.
 
     MiniStack gives all attempts of a task one token, so that who works on the first could answer for the second. And
     where the function that is given a token fails, it waits on for the answer; on AWS the task has failed then.
     """
-    stock = service._invoke_with_callback  # noqa: SLF001 -- wrapped
-    call_lambda = service._call_lambda  # noqa: SLF001 -- wrapped
+    stock = service._invoke_with_callback
+    call_lambda = service._call_lambda
     waiting: contextvars.ContextVar[str] = contextvars.ContextVar("waiting", default="")
 
-    def call(*arguments: Any) -> Any:  # noqa: ANN401 -- as the original
+    def call(*arguments: Any) -> Any:
         try:
             return call_lambda(*arguments)
-        except service._ExecutionError as error:  # noqa: SLF001 -- MiniStack's, which nothing else raises
-            if found := service._task_tokens.get(waiting.get()):  # noqa: SLF001 -- as above
+        except service._ExecutionError as error:
+            if found := service._task_tokens.get(waiting.get()):
                 found["error"] = {"Error": error.error, "Cause": error.cause}
                 found["event"].set()
             raise
 
-    service._call_lambda = call  # noqa: SLF001 -- wrapped
+    service._call_lambda = call
 
-    def invoke(resource: str, data: Any, token: str, state: Json) -> Any:  # noqa: ANN401 -- as the original
+    def invoke(resource: str, data: Any, token: str, state: Json) -> Any:
         own = service.new_uuid()
         if "HeartbeatSeconds" in state:
-            watch = (service._task_tokens, own, float(state["HeartbeatSeconds"]))  # noqa: SLF001
+            watch = (service._task_tokens, own, float(state["HeartbeatSeconds"]))
             context = contextvars.copy_context()  # account and region, by which MiniStack keeps tokens
             threading.Thread(target=context.run, args=(_watch, *watch), daemon=True, name="heartbeats").start()
         before = waiting.set(own)
@@ -55,10 +55,10 @@ def await_signs_of_life(service: Any) -> None:  # noqa: ANN401 -- the module `st
         finally:
             waiting.reset(before)
 
-    service._invoke_with_callback = invoke  # noqa: SLF001
+    service._invoke_with_callback = invoke
 
 
-def _watch(tokens: Any, token: str, limit_s: float) -> None:  # noqa: ANN401 -- MiniStack's dictionary
+def _watch(tokens: Any, token: str, limit_s: float) -> None:
     """End the wait for a token once its last heartbeat is too long ago; go when the wait has ended."""
     seen, beat, known = time.monotonic(), None, False
     while time.monotonic() - seen < limit_s:
@@ -81,10 +81,10 @@ BEFORE_FIRST_STATE_S = 0.15
 class _Time:
     """The module `time`, but for that wait."""
 
-    def __init__(self, module: Any) -> None:  # noqa: ANN401 -- a module
+    def __init__(self, module: Any) -> None:
         self._module = module
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- whatever it has
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
 
     def sleep(self, seconds: float) -> None:
@@ -93,7 +93,7 @@ class _Time:
             self._module.sleep(seconds)
 
 
-def begin_at_once(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunctions`
+def begin_at_once(service: Any) -> None:
     """Take the wait away."""
     service.time = _Time(service.time)
 
@@ -101,15 +101,15 @@ def begin_at_once(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunc
 _STOPPED = "the Map has failed"
 
 
-def end_failed_maps(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunctions`
+def end_failed_maps(service: Any) -> None:
     """Patch it. An iteration that is not begun fails behind those that were, whose error the Map's is."""
     failed: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("failed", default=None)
-    stock_map, stock_iteration = service._run_map_items, service._run_sub_machine  # noqa: SLF001 -- wrapped
+    stock_map, stock_iteration = service._run_map_items, service._run_sub_machine
 
-    def run_map(state: Json, raw_input: Any, execution: Json, context: Json) -> Any:  # noqa: ANN401 -- as the original
+    def run_map(state: Json, raw_input: Any, execution: Json, context: Json) -> Any:
         if "MaxConcurrencyPath" in state and not _is_distributed(state):
-            effective = service._apply_input_path(state, raw_input, context)  # noqa: SLF001
-            limit = service._resolve_path_or_ctx(state["MaxConcurrencyPath"], effective, context)  # noqa: SLF001
+            effective = service._apply_input_path(state, raw_input, context)
+            limit = service._resolve_path_or_ctx(state["MaxConcurrencyPath"], effective, context)
             state = {**state, "MaxConcurrency": int(limit)}
         token = failed.set(None if _is_distributed(state) else threading.Event())
         try:
@@ -117,12 +117,12 @@ def end_failed_maps(service: Any) -> None:  # noqa: ANN401 -- the module `stepfu
         finally:
             failed.reset(token)
 
-    def run_iteration(*given: Any) -> Any:  # noqa: ANN401 -- as the original
+    def run_iteration(*given: Any) -> Any:
         of_map = failed.get()
         if of_map is None:
             return stock_iteration(*given)
         if of_map.is_set():
-            raise service._ExecutionError(error="States.MapFailed", cause=_STOPPED)  # noqa: SLF001
+            raise service._ExecutionError(error="States.MapFailed", cause=_STOPPED)
         token = failed.set(None)
         try:
             return stock_iteration(*given)
@@ -132,7 +132,7 @@ def end_failed_maps(service: Any) -> None:  # noqa: ANN401 -- the module `stepfu
         finally:
             failed.reset(token)
 
-    service._run_map_items, service._run_sub_machine = run_map, run_iteration  # noqa: SLF001
+    service._run_map_items, service._run_sub_machine = run_map, run_iteration
 
 
 def _is_distributed(state: Json) -> bool:

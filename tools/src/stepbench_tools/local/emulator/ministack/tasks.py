@@ -97,7 +97,7 @@ class Parts:
         stop_s = str(container.get("stopTimeout") or STOP_TIMEOUT_S)
         identity = (task["taskArn"], task["clusterArn"], definition, container, task["launchType"])
         environment = self.environment(definition, container, override)
-        task["_metadata_tokens"] = [self.ecs._register_metadata(*identity, environment, True, None)]  # noqa: FBT003, SLF001 -- MiniStack's own
+        task["_metadata_tokens"] = [self.ecs._register_metadata(*identity, environment, True, None)]  # noqa: FBT003 -- MiniStack's own
         return subprocess.Popen(  # noqa: S603 -- what the task definition says
             [self.python, "-P", str(keeper), stop_s, *self.command(container, override)],
             env=environment,
@@ -113,30 +113,30 @@ class Parts:
 def run_as_processes(parts: Parts) -> None:
     """Let RunTask start processes, and StopTask end them, where the API is asked and where state machines do."""
     ecs = parts.ecs
-    stock_run, stock_stop, placing = ecs._run_task, ecs._stop_task, threading.Lock()  # noqa: SLF001 -- wrapped
+    stock_run, stock_stop, placing = ecs._run_task, ecs._stop_task, threading.Lock()
 
-    def run_task(data: Json) -> Any:  # noqa: ANN401 -- a response
+    def run_task(data: Json) -> Any:
         with placing:
-            running = sum(task["lastStatus"] != "STOPPED" for task in ecs._tasks.values())  # noqa: SLF001
+            running = sum(task["lastStatus"] != "STOPPED" for task in ecs._tasks.values())
             if parts.at_once and running >= parts.at_once:
                 return ecs.json_response({"tasks": [], "failures": [{"reason": CAPACITY}]})
             answer = stock_run(data)
         if answer[0] >= 400:  # noqa: PLR2004 -- HTTP
             return answer
         answered = json.loads(answer[2])
-        tasks = [ecs._tasks[each["taskArn"]] for each in answered["tasks"]]  # noqa: SLF001
+        tasks = [ecs._tasks[each["taskArn"]] for each in answered["tasks"]]
         for task in tasks:
             task.update(lastStatus="PENDING", startedAt=None, _startup_stable=False)
-        answered["tasks"] = [ecs._sanitize(task) for task in tasks]  # noqa: SLF001
+        answered["tasks"] = [ecs._sanitize(task) for task in tasks]
         for task in tasks:
             context = contextvars.copy_context()  # account and region, by which MiniStack keeps tasks
             work = (parts, task, data.get("overrides") or {})
             threading.Thread(target=context.run, args=(_run, *work), daemon=True, name="task").start()
         return ecs.json_response(answered)
 
-    def stop_task(data: Json) -> Any:  # noqa: ANN401 -- a response
-        cluster = ecs._resolve_cluster_name(data.get("cluster", "default"))  # noqa: SLF001
-        task = ecs._resolve_task(data.get("task", ""), cluster) if cluster else None  # noqa: SLF001
+    def stop_task(data: Json) -> Any:
+        cluster = ecs._resolve_cluster_name(data.get("cluster", "default"))
+        task = ecs._resolve_task(data.get("task", ""), cluster) if cluster else None
         if task and task["lastStatus"] != "STOPPED":
             for container in task["containers"]:
                 container["exitCode"] = STOPPED_BY_USER
@@ -145,39 +145,39 @@ def run_as_processes(parts: Parts) -> None:
             process.terminate()
         return answer
 
-    ecs._get_docker = lambda: None  # noqa: SLF001 -- whatever this machine has
-    ecs._run_task, ecs._stop_task = run_task, stop_task  # noqa: SLF001
-    ecs._ACTION_MAP.update(RunTask=run_task, StopTask=stop_task)  # noqa: SLF001
+    ecs._get_docker = lambda: None
+    ecs._run_task, ecs._stop_task = run_task, stop_task
+    ecs._ACTION_MAP.update(RunTask=run_task, StopTask=stop_task)
 
 
 def _run(parts: Parts, task: Json, overrides: Json) -> None:
     """Run a task to its end."""
     ecs, arn = parts.ecs, task["taskArn"]
-    definition = ecs._task_defs[ecs._resolve_td_key(task["taskDefinitionArn"])]  # noqa: SLF001 -- MiniStack's own
+    definition = ecs._task_defs[ecs._resolve_td_key(task["taskDefinitionArn"])]
     try:
         process = parts.processes[arn] = parts.spawn(task, definition, overrides)
     except (OSError, ValueError) as error:
-        ecs._mark_task_stopped(arn, task, f"ResourceInitializationError: {error}", "TaskFailedToStart")  # noqa: SLF001
+        ecs._mark_task_stopped(arn, task, f"ResourceInitializationError: {error}", "TaskFailedToStart")
         return
-    if not ecs._mark_task_running(arn, task):  # noqa: SLF001 -- it was stopped before it had begun
+    if not ecs._mark_task_running(arn, task):
         process.terminate()
     _forward(ecs, definition["containerDefinitions"][0], arn.rpartition("/")[2], process)
     code = process.wait()
     del parts.processes[arn]
-    ecs._mark_task_stopped(arn, task, "Essential container exited", "EssentialContainerExited", exit_code=code)  # noqa: SLF001
-    ecs._cleanup_task_resources(task, None)  # noqa: SLF001 -- its metadata
+    ecs._mark_task_stopped(arn, task, "Essential container exited", "EssentialContainerExited", exit_code=code)
+    ecs._cleanup_task_resources(task, None)
 
 
-def _forward(ecs: Any, container: Json, task_id: str, process: subprocess.Popen[str]) -> None:  # noqa: ANN401 -- a module
+def _forward(ecs: Any, container: Json, task_id: str, process: subprocess.Popen[str]) -> None:
     """Pass what a process says on to its log group, until it says no more."""
-    config = ecs._awslogs_config(container, task_id, task_id)  # noqa: SLF001 -- MiniStack's own
-    logs = config is not None and ecs._ensure_awslogs_stream(config)  # noqa: SLF001
+    config = ecs._awslogs_config(container, task_id, task_id)
+    logs = config is not None and ecs._ensure_awslogs_stream(config)
     for line in process.stdout or ():
         if logs:
-            ecs._emit_awslogs_event(config, line.rstrip("\n"))  # noqa: SLF001
+            ecs._emit_awslogs_event(config, line.rstrip("\n"))
 
 
-def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
+def wait_for_tasks(machines: Any, ecs: Any) -> None:
     """
     Let `ecs:runTask.sync` fail as on AWS, and stop its task with the execution.
 
@@ -186,18 +186,18 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
     the developer guide.
     """
     execution: contextvars.ContextVar[Json | None] = contextvars.ContextVar("execution", default=None)
-    stock_map, failure = machines._run_distributed_map, machines._ExecutionError  # noqa: SLF001 -- wrapped
+    stock_map, failure = machines._run_distributed_map, machines._ExecutionError
 
-    def run_map(*arguments: Any) -> Any:  # noqa: ANN401 -- as the original
+    def run_map(*arguments: Any) -> Any:
         before = execution.set(arguments[-2])  # children inherit it, whose own records MiniStack does not stop
         try:
             return stock_map(*arguments)
         finally:
             execution.reset(before)
 
-    def run_task(resource: str, given: Any) -> Any:  # noqa: ANN401 -- JSON
-        data = machines._pascal_to_camel(given)  # noqa: SLF001
-        status, _, body = ecs._run_task(data)  # noqa: SLF001
+    def run_task(resource: str, given: Any) -> Any:
+        data = machines._pascal_to_camel(given)
+        status, _, body = ecs._run_task(data)
         answered = json.loads(body)
         if status >= 400:  # noqa: PLR2004 -- HTTP
             name = str(answered.get("__type", "AmazonECSException")).rpartition("#")[2]
@@ -208,54 +208,54 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
             raise failure(error="AmazonECS.Unknown", cause=json.dumps(_pascal(answered)))
         return _await(machines, ecs, answered["tasks"][0], execution.get())
 
-    machines._run_distributed_map = run_map  # noqa: SLF001
+    machines._run_distributed_map = run_map
     _end_when_stopped(machines, execution)
-    machines._SERVICE_DISPATCH["arn:aws:states:::ecs:runTask"] = run_task  # noqa: SLF001
+    machines._SERVICE_DISPATCH["arn:aws:states:::ecs:runTask"] = run_task
 
 
-def _end_when_stopped(machines: Any, parent: contextvars.ContextVar[Json | None]) -> None:  # noqa: ANN401 -- a module
+def _end_when_stopped(machines: Any, parent: contextvars.ContextVar[Json | None]) -> None:
     """Have a stopped execution's branches and children call nothing more, and itself stay ABORTED, as on AWS."""
-    stock_task, stock_fail = machines._execute_task, machines._fail_execution  # noqa: SLF001 -- wrapped
-    stock_retrier = machines._find_matching_retrier  # noqa: SLF001 -- wrapped
+    stock_task, stock_fail = machines._execute_task, machines._fail_execution
+    stock_retrier = machines._find_matching_retrier
     executing: contextvars.ContextVar[Json | None] = contextvars.ContextVar("executing", default=None)
 
     def is_stopped() -> bool:
         return any(each and each["status"] != "RUNNING" for each in (executing.get(), parent.get()))
 
-    def execute_task(state: Json, given: Any, own: Json, context: Json) -> Any:  # noqa: ANN401 -- JSON
+    def execute_task(state: Json, given: Any, own: Json, context: Json) -> Any:
         before = executing.set(own)
         try:
             if is_stopped():
-                raise machines._ExecutionError(error="States.Runtime", cause=_ABORTED)  # noqa: SLF001
+                raise machines._ExecutionError(error="States.Runtime", cause=_ABORTED)
             return stock_task(state, given, own, context)
         finally:
             executing.reset(before)
 
-    def find_retrier(retriers: Any, error: str, counts: Any) -> Any:  # noqa: ANN401 -- JSON
+    def find_retrier(retriers: Any, error: str, counts: Any) -> Any:
         return (None, -1) if is_stopped() else stock_retrier(retriers, error, counts)
 
     def fail(own: Json, error: str, cause: str) -> None:
         if own["status"] == "RUNNING":
             stock_fail(own, error, cause)
 
-    machines._execute_task, machines._fail_execution = execute_task, fail  # noqa: SLF001
-    machines._find_matching_retrier = find_retrier  # noqa: SLF001
+    machines._execute_task, machines._fail_execution = execute_task, fail
+    machines._find_matching_retrier = find_retrier
 
 
-def _await(machines: Any, ecs: Any, started: Json, execution: Json | None) -> Json:  # noqa: ANN401 -- modules
+def _await(machines: Any, ecs: Any, started: Json, execution: Json | None) -> Json:
     """Wait until a task has stopped; stop it where the execution has."""
     of = {"cluster": started["clusterArn"], "tasks": [started["taskArn"]]}
-    while (task := json.loads(ecs._describe_tasks(of)[2])["tasks"][0])["lastStatus"] != "STOPPED":  # noqa: SLF001
+    while (task := json.loads(ecs._describe_tasks(of)[2])["tasks"][0])["lastStatus"] != "STOPPED":
         if execution is not None and execution["status"] != "RUNNING":
-            ecs._stop_task({"cluster": of["cluster"], "task": started["taskArn"], "reason": _ABORTED})  # noqa: SLF001
+            ecs._stop_task({"cluster": of["cluster"], "task": started["taskArn"], "reason": _ABORTED})
         time.sleep(TASK_POLL_S)
     if any(container.get("exitCode") != 0 for container in task["containers"]):
-        raise machines._ExecutionError(error="States.TaskFailed", cause=json.dumps(_pascal(task)))  # noqa: SLF001
+        raise machines._ExecutionError(error="States.TaskFailed", cause=json.dumps(_pascal(task)))
     result: Json = _pascal(task)
     return result
 
 
-def _pascal(node: Any) -> Any:  # noqa: ANN401 -- JSON
+def _pascal(node: Any) -> Any:
     """Return an answer of ECS with the names that it has in Step Functions."""
     if isinstance(node, dict):
         return {name[0].upper() + name[1:]: _pascal(value) for name, value in node.items()}

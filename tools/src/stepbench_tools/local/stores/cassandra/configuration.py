@@ -48,30 +48,15 @@ HOST_HEAP_MIB = 3_840
 """What the formula gives on i3.large (15.25 GiB), the host of published experiments."""
 FAST_HEAP_MIB = 512
 _HEAP_STEP_MIB = 128
-_G1 = (
-    "-XX:+UseG1GC",
-    "-XX:+ParallelRefProcEnabled",
-    "-XX:MaxTenuringThreshold=1",
-    "-XX:G1HeapRegionSize=16m",
-    "-XX:G1RSetUpdatingPauseTimePercent=5",
-    "-XX:MaxGCPauseMillis=300",
-    "-XX:InitiatingHeapOccupancyPercent=70",
-)
-_SERVER = (
-    "-ea",
-    "-da:net.openhft...",
-    "-XX:+UseThreadPriorities",
-    "-Xss256k",
-    "-XX:+AlwaysPreTouch",
-    "-XX:+UseTLAB",
-    "-XX:+ResizeTLAB",
-    "-XX:+UseNUMA",
-    "-XX:+PerfDisableSharedMem",
-    "-Djava.net.preferIPv4Stack=true",
-    "-Dio.netty.tryReflectionSetAccessible=true",
-    "-Dio.netty.allocator.useCacheForAllThreads=true",
-    "-Dio.netty.allocator.maxOrder=11",
-)
+_G1 = """
+-XX:+UseG1GC -XX:+ParallelRefProcEnabled -XX:MaxTenuringThreshold=1 -XX:G1HeapRegionSize=16m
+-XX:G1RSetUpdatingPauseTimePercent=5 -XX:MaxGCPauseMillis=300 -XX:InitiatingHeapOccupancyPercent=70
+"""
+_SERVER = """
+-ea -da:net.openhft... -XX:+UseThreadPriorities -Xss256k -XX:+AlwaysPreTouch -XX:+UseTLAB -XX:+ResizeTLAB
+-XX:+UseNUMA -XX:+PerfDisableSharedMem -Djava.net.preferIPv4Stack=true -Dio.netty.tryReflectionSetAccessible=true
+-Dio.netty.allocator.useCacheForAllThreads=true -Dio.netty.allocator.maxOrder=11
+"""
 _ALONE = ("-Dcassandra.ring_delay_ms=100",)
 """A single node without data need not wait 30 s for others: it serves after 9 s, not 40."""
 _HURRIED = (
@@ -116,7 +101,7 @@ def as_released(available_mib: int) -> Profile:
     return Profile(
         f"as released, heap {heap_mib} MiB, auto_snapshot off",
         heap_mib,
-        _ALONE + _SERVER + _G1,
+        (*_ALONE, *_SERVER.split(), *_G1.split()),
         {**RELEASED, **_NOTHING_KEPT},
     )
 
@@ -191,36 +176,21 @@ _NODETOOL_S = 60
 _DAEMON = "org.apache.cassandra.service.CassandraDaemon"
 _TRACE = "-- StackTrace"
 _TOOL = "org.apache.cassandra.tools.NodeTool"
-_EXPORTED = (
-    "java.base/jdk.internal.misc",
-    "java.base/jdk.internal.ref",
-    "java.base/sun.nio.ch",
-    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
-    "java.rmi/sun.rmi.registry",
-    "java.rmi/sun.rmi.server",
-    "java.sql/java.sql",
-)
-_OPENED = (
-    "java.base/java.io",
-    "java.base/java.lang",
-    "java.base/java.lang.module",
-    "java.base/java.net",
-    "java.base/java.nio",
-    "java.base/java.util",
-    "java.base/java.util.concurrent",
-    "java.base/java.util.concurrent.atomic",
-    "java.base/jdk.internal.loader",
-    "java.base/jdk.internal.math",
-    "java.base/jdk.internal.module",
-    "java.base/jdk.internal.ref",
-    "java.base/jdk.internal.reflect",
-    "java.base/jdk.internal.util.jar",
-    "java.base/sun.nio.ch",
-    "jdk.management/com.sun.management.internal",
-)
+_EXPORTED = """
+java.base/jdk.internal.misc java.base/jdk.internal.ref java.base/sun.nio.ch
+java.management.rmi/com.sun.jmx.remote.internal.rmi java.rmi/sun.rmi.registry java.rmi/sun.rmi.server
+java.sql/java.sql
+"""
+_OPENED = """
+java.base/java.io java.base/java.lang java.base/java.lang.module java.base/java.net java.base/java.nio
+java.base/java.util java.base/java.util.concurrent java.base/java.util.concurrent.atomic
+java.base/jdk.internal.loader java.base/jdk.internal.math java.base/jdk.internal.module java.base/jdk.internal.ref
+java.base/jdk.internal.reflect java.base/jdk.internal.util.jar java.base/sun.nio.ch
+jdk.management/com.sun.management.internal
+"""
 _MODULES = (
-    *(part for name in _EXPORTED for part in ("--add-exports", f"{name}=ALL-UNNAMED")),
-    *(part for name in _OPENED for part in ("--add-opens", f"{name}=ALL-UNNAMED")),
+    *(part for name in _EXPORTED.split() for part in ("--add-exports", f"{name}=ALL-UNNAMED")),
+    *(part for name in _OPENED.split() for part in ("--add-opens", f"{name}=ALL-UNNAMED")),
 )
 
 
