@@ -12,8 +12,7 @@ from stepbench_tools.local.deploy import Deployment, build, deploy, emulator_acc
 from stepbench_tools.local.emulator.server import start_emulator
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stack import BENCHMARK
-from stepbench_tools.rehearsal.account import find_account
-from stepbench_tools.rehearsal.inventory import KINDS, take_inventory
+from stepbench_tools.rehearsal.account import KINDS, find_account, take_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,8 +20,7 @@ from stepbench_tools.local.emulator.server import start_emulator
 from stepbench_tools.local.paths import Paths
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.references import start_clock_reference
-from stepbench_tools.rehearsal.account import find_account
-from stepbench_tools.rehearsal.inventory import take_inventory
+from stepbench_tools.rehearsal.account import find_account, take_inventory
 
 ROOT = Path(__file__).parents[2]
 BUILD_LIMIT_S, LIMIT_S = 900, 600

@@ -15,7 +15,7 @@ from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.records.formats.transfer_lines import format_lines
 from stepbench.records.storage.transfer_datasets import read_span, stand_ins_of
 from stepbench_tools.cli import main
-from stepbench_tools.local.datasets import FolderObjects
+from stepbench_tools.local.datasets import dataset_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def test_rows_become_a_dataset_whose_folder_is_told(capsys: pytest.CaptureFixtur
     told = capsys.readouterr()
     assert told.out == "out/datasets/published\n"
     assert "2 transfers imported" in told.err
-    assert read_span("published", FolderObjects(OUT)).num_rows == 2
+    assert read_span("published", dataset_store(OUT)).num_rows == 2
 
 
 def test_a_file_that_is_imported_again_replaces_itself() -> None:
@@ -44,7 +44,7 @@ def test_a_file_that_is_imported_again_replaces_itself() -> None:
     file = theirs(published_line())
     for _ in range(2):
         assert main(["import", file, "--dataset", "published"]) == 0
-    assert read_span("published", FolderObjects(OUT)).num_rows == 1
+    assert read_span("published", dataset_store(OUT)).num_rows == 1
 
 
 def test_our_own_rows_join_their_run() -> None:
@@ -60,14 +60,14 @@ def test_what_a_trial_has_noted_beside_its_rows_is_imported_with_them() -> None:
     served = Served(provider="a folder", emulated=True, stand_ins={"efs": "local file system"})
     Path("provider.json").write_text(served.model_dump_json())
     assert main(["import", "ours.ndjson", "--dataset", "ours"]) == 0
-    assert stand_ins_of(read_span("ours", FolderObjects(OUT))) == {"efs": "local file system"}
+    assert stand_ins_of(read_span("ours", dataset_store(OUT))) == {"efs": "local file system"}
 
 
 def test_a_process_that_was_run_again_is_imported_once() -> None:
     """A trial's file has the rows of all attempts; what it counts is the first that left any."""
     Path("ours.ndjson").write_text(format_lines([row(), row(attempt=1)]))
     assert main(["import", "ours.ndjson", "--dataset", "ours"]) == 0
-    assert read_span("ours", FolderObjects(OUT)).num_rows == 1
+    assert read_span("ours", dataset_store(OUT)).num_rows == 1
 
 
 @pytest.mark.parametrize("run_id", ["../../other/day=2023-11-14/victim", "a/b", "", ".hidden"])

@@ -9,8 +9,7 @@ from tests.samples.results import accounting, sample_facts, sample_window, trial
 from stepbench.contracts.documents import Failure
 from stepbench.contracts.result import Caveat, Clock, RunSummary, TrialSummary
 from stepbench.report.summary import summarise
-from stepbench_tools.rehearsal.judges import judge_all
-from stepbench_tools.rehearsal.record import Deletion, Judgement, Rehearsal
+from stepbench_tools.rehearsal.judges import Deletion, Judgement, Rehearsal, judge_all
 
 
 def trial(name: str = "s3", *, caveat: str = "", error: str = "", **fields: Any) -> TrialSummary:  # noqa: ANN401

@@ -10,8 +10,7 @@ from tests.samples.results import accounting
 from tests.unit.tools.rehearsal.samples import judged, rehearsal, run, trial
 
 from stepbench.contracts.measures import Deliveries
-from stepbench_tools.rehearsal.judges import RULES, read_assumptions
-from stepbench_tools.rehearsal.record import Deletion, Judgement, RehearsedRun
+from stepbench_tools.rehearsal.judges import RULES, Deletion, Judgement, RehearsedRun, read_assumptions
 
 ROOT = Path(__file__).parents[4]
 BATCHED = (

@@ -7,7 +7,8 @@ from tests.samples.templates import ROOT, load_template
 
 from stepbench.contracts.target import target_models
 from stepbench.errors import PlanError
-from stepbench_tools.rehearsal.plans import FIRST, OVERHEAD_USD, STOPPING, budget_hours, find_plans, read_parts
+from stepbench_tools.rehearsal.judges import FIRST, STOPPING
+from stepbench_tools.rehearsal.rehearse import OVERHEAD_USD, budget_hours, find_plans, read_parts
 
 LOCAL_ONLY = {"reference"}
 """It calibrates, and has no server on AWS."""

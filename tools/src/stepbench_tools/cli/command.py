@@ -67,22 +67,32 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
-def at_least_one(text: str) -> int:
-    """Return a count."""
-    number = int(text)
-    if number < 1:
-        message = f"{number} is below 1"
-        raise argparse.ArgumentTypeError(message)
+def at_least(least: int) -> Callable[[str], int]:
+    """Return what reads a count."""
+
+    def count(text: str) -> int:
+        if (number := int(text)) < least:
+            message = f"{number} is below {least}"
+            raise argparse.ArgumentTypeError(message)
+        return number
+
+    return count
+
+
+def between(least: float, most: float, kind: Callable[[str], float] = float) -> Callable[[str], float]:
+    """Return what reads a number with bounds, which belong to it."""
+
+    def number(text: str) -> float:
+        if not least <= (value := kind(text)) <= most:
+            message = f"{text} is not between {least:,} and {most:,}"
+            raise argparse.ArgumentTypeError(message)
+        return value
+
     return number
 
 
-def per_cent(text: str) -> float:
-    """Return a share in per cent, above 0."""
-    number = float(text)
-    if not 0 < number <= 1_000:  # noqa: PLR2004 -- ten times as slow is no tolerance
-        message = f"{text} is not above 0 and up to 1,000"
-        raise argparse.ArgumentTypeError(message)
-    return number
+TOLERANCE = between(0.001, 1_000)
+"""Reads a share in per cent; ten times as slow is no tolerance."""
 
 
 def out(text: str) -> Argument:
@@ -122,7 +132,7 @@ CHANGES = (
         help="change a field, as in trials[0].phases[1].load[0].rate_per_s=500; the value is JSON, or else text; "
         "trials[*] is all trials; may be given again",
     ),
-    argument("--repeats", type=at_least_one, metavar="N", help="run each trial N times"),
+    argument("--repeats", type=at_least(1), metavar="N", help="run each trial N times"),
     argument(
         "--duration",
         type=_seconds,

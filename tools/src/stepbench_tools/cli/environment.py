@@ -23,7 +23,8 @@ from stepbench_tools.cli.command import (
     Command,
     OneOf,
     argument,
-    at_least_one,
+    at_least,
+    between,
     messages,
     out,
     write,
@@ -34,9 +35,6 @@ from stepbench_tools.cli.inputs import clone_paths
 if TYPE_CHECKING:
     from stepbench_tools.local.proxy import Server
     from stepbench_tools.local.stack import Upstream
-
-
-MAX_PORT = 65_535
 
 
 def dashboard(options: argparse.Namespace) -> int:
@@ -112,14 +110,6 @@ def _opened(address: str, *, wanted: bool) -> Iterator[None]:
         yield
 
 
-def _port(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= MAX_PORT:
-        message = f"{number} is no port; they are 1 to {MAX_PORT}"
-        raise argparse.ArgumentTypeError(message)
-    return number
-
-
 def stores(_options: argparse.Namespace) -> int:
     """List the stores."""
     from stepbench_tools.local.store_list import store_list
@@ -153,7 +143,7 @@ def up(options: argparse.Namespace) -> int:
 
 def down(options: argparse.Namespace) -> int:
     """End the environment; runs that nobody has fetched are named, fetched, or keep it from ending."""
-    from stepbench_tools.local.fetching import require_writable
+    from stepbench_tools.local.machine_limits import require_writable
     from stepbench_tools.local.session import stop_environment
 
     if options.fetch:
@@ -193,16 +183,16 @@ def invoke(options: argparse.Namespace) -> int:
 
 def sweep(options: argparse.Namespace) -> int:
     """Release what ended runs still hold."""
+    from stepbench_tools.local.session import running_stack, sweep
     from stepbench_tools.local.stack import remote_stack
-    from stepbench_tools.local.sweeping import running_stack, sweep
 
     stack = remote_stack(options.stack) if options.stack else running_stack(clone_paths())
     if stack is None:
         write("nothing is held: no environment runs here (--stack names a deployed one)")
         return OK
-    swept = sweep(stack)
-    write("\n".join(swept.lines) or "nothing is held")
-    return OK if swept.all_free else NOT_DONE
+    lines, all_free = sweep(stack)
+    write("\n".join(lines) or "nothing is held")
+    return OK if all_free else NOT_DONE
 
 
 def _counted(processes: Sequence[str]) -> str:
@@ -252,7 +242,7 @@ COMMANDS = (
         (
             argument("--stack", metavar="NAME", required=True, help="CloudFormation's; deployed with LoadHost=own"),
             argument(
-                "--at-once", type=at_least_one, default=64, metavar="N", help="writers, each a process (default: 64)"
+                "--at-once", type=at_least(1), default=64, metavar="N", help="writers, each a process (default: 64)"
             ),
             argument("--machine", default="own host", metavar="NAME", help="what reports call it (default: own host)"),
         ),
@@ -288,7 +278,9 @@ COMMANDS = (
         "show runs, queue and trends in your browser, and start, compare and stop runs, until Ctrl-C",
         (
             argument("--stack", metavar="NAME", help="a deployed stack (default: the one that `up` has started here)"),
-            argument("--port", type=_port, metavar="N", help="on loopback (default: any that is free)"),
+            argument(
+                "--port", type=between(1, 65_535, int), metavar="N", help="on loopback (default: any that is free)"
+            ),
             argument("--open", action="store_true", help="open it in your browser"),
         ),
     ),

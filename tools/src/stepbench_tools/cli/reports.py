@@ -13,12 +13,12 @@ from stepbench_tools.cli.command import (
     OK,
     OPEN,
     PLAN,
+    TOLERANCE,
     Command,
     argument,
     messages,
     open_page,
     out,
-    per_cent,
     write,
 )
 from stepbench_tools.cli.inputs import clone_paths
@@ -234,7 +234,7 @@ COMMANDS = (
             argument("b", metavar="B", help="what is judged, named likewise"),
             argument(
                 "--tolerance",
-                type=per_cent,
+                type=TOLERANCE,
                 default=5.0,
                 metavar="PERCENT",
                 help="a change for the worse of up to so many per cent is no regression (default: 5)",

@@ -16,7 +16,8 @@ from stepbench_tools.cli.command import (
     Command,
     OneOf,
     argument,
-    at_least_one,
+    at_least,
+    between,
     messages,
     open_page,
     out,
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     """Run plans, one after the other."""
     plans = read_plans(options.plans, requested_changes(options))
     from stepbench_tools.local.commands import Ending, Options, run_here, run_there
-    from stepbench_tools.local.fetching import expected_bytes, require_writable
+    from stepbench_tools.local.machine_limits import expected_bytes, require_writable
     from stepbench_tools.local.streams import data_console, interruptible, message_console
 
     require_writable(options.out, expected_bytes(plans))
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 def calibrate(options: argparse.Namespace) -> int:
     """Measure Stepbench against servers of ours, whose delays and faults are known."""
     from stepbench_tools.local import calibrating
-    from stepbench_tools.local.fetching import expected_bytes, require_writable
+    from stepbench_tools.local.machine_limits import expected_bytes, require_writable
     from stepbench_tools.local.streams import interruptible, message_console
 
     console = message_console(quiet=options.quiet)
@@ -81,22 +82,6 @@ def calibrate(options: argparse.Namespace) -> int:
     if options.json:
         write(calibrating.to_json(report))
     return OK if report.passed else FAILED
-
-
-def _rate(text: str) -> float:
-    rate_per_s = float(text)
-    if not 1 <= rate_per_s <= MAX_CALIBRATION_RATE:
-        message = f"{text} is not from 1 to {MAX_CALIBRATION_RATE:,}"
-        raise argparse.ArgumentTypeError(message)
-    return rate_per_s
-
-
-def _transfers(text: str) -> int:
-    number = int(text)
-    if number < LEAST_CALIBRATION_TRANSFERS:
-        message = f"{text} is below {LEAST_CALIBRATION_TRANSFERS}, the least with which all that is planted is found"
-        raise argparse.ArgumentTypeError(message)
-    return number
 
 
 COMMANDS = (
@@ -132,14 +117,14 @@ COMMANDS = (
                 (
                     argument(
                         "--runs",
-                        type=at_least_one,
+                        type=at_least(1),
                         metavar="N",
                         help="instead of the plan `calibrate`: so many short seeded runs without an emulator, for "
                         "their counts",
                     ),
                     argument(
                         "--transfers",
-                        type=_transfers,
+                        type=at_least(LEAST_CALIBRATION_TRANSFERS),
                         nargs="?",
                         const=CALIBRATION_TRANSFERS,
                         metavar="N",
@@ -148,7 +133,13 @@ COMMANDS = (
                     ),
                 )
             ),
-            argument("--rate", type=_rate, metavar="R", default=500, help="events a second (default: 500)"),
+            argument(
+                "--rate",
+                type=between(1, MAX_CALIBRATION_RATE),
+                metavar="R",
+                default=500,
+                help="events a second (default: 500)",
+            ),
             out("results of the plan, or records of transfers, go there"),
         ),
     ),

@@ -15,7 +15,6 @@ from stepbench_tools.cli.command import (
     argument,
     messages,
     out,
-    per_cent,
     write,
     write_errors,
 )
@@ -86,22 +85,6 @@ def _why(text: str) -> str:
         message = f"has {len(text)} characters and not 1 to 500"
         raise argparse.ArgumentTypeError(message)
     return text
-
-
-def _effect(text: str) -> float:
-    number = per_cent(text)
-    if not 1 <= number <= 100:  # noqa: PLR2004 -- as the contract has it
-        message = f"{text} is not between 1 and 100"
-        raise argparse.ArgumentTypeError(message)
-    return number
-
-
-def _rate(text: str) -> float:
-    number = float(text)
-    if not 0.001 <= number <= 5:  # noqa: PLR2004 -- as the contract has it
-        message = f"{text} is not between 0.001 and 5"
-        raise argparse.ArgumentTypeError(message)
-    return number
 
 
 WIDTH = 80
@@ -196,11 +179,15 @@ COMMANDS = (
                 "began with RUN (default: median:100)",
             ),
             argument(
-                "--min-effect", type=_effect, default=5.0, metavar="PERCENT", help="less is no change (default: 5)"
+                "--min-effect",
+                type=between(1, 100),
+                default=5.0,
+                metavar="PERCENT",
+                help="less is no change (default: 5)",
             ),
             argument(
                 "--false-alarms",
-                type=_rate,
+                type=between(0.001, 5),
                 default=0.1,
                 metavar="N",
                 help="how many are allowed in 100 runs, all series of a plan together (default: 0.1)",

@@ -8,17 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepbench.errors import PlanError, Problem
-from stepbench_tools.cli.command import OK, PLAN, Command, argument, messages, write
+from stepbench_tools.cli.command import OK, PLAN, Command, argument, between, messages, write
 from stepbench_tools.cli.inputs import read_any_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stepbench.contracts.plan import Plan
     from stepbench.contracts.tuning import StoreWorkload, TunedModel
-
-_EVALUATIONS, _STARTS = (3, 30), (1, 50)
-"""The least and the most."""
 
 
 def tune(options: argparse.Namespace) -> int:
@@ -100,17 +95,6 @@ def summary(model: TunedModel) -> str:
 # What would spoil the result after hours is refused before them.
 
 
-def _between(least: int, most: int) -> Callable[[str], int]:
-    def count(text: str) -> int:
-        number = int(text)
-        if not least <= number <= most:
-            message = f"{number} is not between {least} and {most}"
-            raise argparse.ArgumentTypeError(message)
-        return number
-
-    return count
-
-
 def _model_name(text: str) -> str:
     from pydantic import TypeAdapter, ValidationError
 
@@ -148,14 +132,14 @@ COMMANDS = (
             ),
             argument(
                 "--evaluations",
-                type=_between(*_EVALUATIONS),
+                type=between(3, 30, int),
                 default=30,
                 metavar="N",
                 help="configurations to start, for each DAG, 3 to 30 (default: 30)",
             ),
             argument(
                 "--starts",
-                type=_between(*_STARTS),
+                type=between(1, 50, int),
                 default=20,
                 metavar="N",
                 help="fresh starts that confirm what was found, 1 to 50; fewer than six are not enough (default: 20)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from stepbench.contracts.documents import Served
 from stepbench.contracts.runs import DEFAULT_TEAM
@@ -11,13 +11,16 @@ from stepbench.errors import PlanError, Problem
 from stepbench.experiments.report.dataset_page import view_dataset
 from stepbench.records.formats.transfer_lines import read_lines
 from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.transfer_datasets import dataset_files, read_span
 from stepbench.records.storage.transfers import dataset_names, first_attempts
-from stepbench_tools.local.fetching import write_file
+from stepbench_tools.local.memory_services import FolderFiles, MemoryBucket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from mypy_boto3_s3 import S3Client
 
     from stepbench.contracts.transfer.plan import PublishedTransfer
     from stepbench.contracts.transfer.rows import TransferRow
@@ -29,29 +32,9 @@ MOST_BYTES = 256 * 2**20
 """The largest file that is imported: its rows take more memory by far."""
 
 
-class FolderObjects:
-    """A folder holds files by key, as a bucket does."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def put_bytes(self, key: str, body: bytes) -> None:
-        """Store a file whole, or not at all. Raises OSError: the disk does not take it."""
-        write_file(self._folder, key, body)
-
-    def get_bytes(self, key: str) -> bytes:
-        """Return a file's content."""
-        return (self._folder / key).read_bytes()
-
-    def keys(self, prefix: str) -> Iterator[str]:
-        """Yield all keys under a prefix that is a folder, in order."""
-        found = (path for path in (self._folder / prefix).rglob("*") if path.is_file())
-        yield from sorted(path.relative_to(self._folder).as_posix() for path in found)
-
-    def folders(self, prefix: str) -> Iterator[str]:
-        """Yield the names of the folders right below a prefix that is one, and that hold a file, in order."""
-        parts = (key.removeprefix(prefix).partition("/") for key in self.keys(prefix))
-        yield from dict.fromkeys(name for name, slash, _ in parts if slash)
+def dataset_store(out: Path) -> RunStore:
+    """Return the datasets below a folder of runs, as a bucket has them."""
+    return RunStore(cast("S3Client", MemoryBucket(FolderFiles(out / layout.DATASETS, layout.DATASETS))), str(out))
 
 
 def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
@@ -99,7 +82,7 @@ def _counted(rows: tuple[TransferRow, ...]) -> tuple[TransferRow, ...]:
 
 def _put_all(files: Mapping[str, bytes], out: Path) -> None:
     """Store all files or none: before one that the disk does not take, all is put back as it was."""
-    objects = FolderObjects(out)
+    objects = dataset_store(out)
     before: dict[str, bytes | None] = {}
     try:
         for key, content in files.items():
@@ -121,7 +104,7 @@ def require_dataset(name: str, out: Path) -> None:
     Raises:
         PlanError: as said.
     """
-    objects = FolderObjects(out)
+    objects = dataset_store(out)
     if next(objects.keys(layout.dataset_prefix(name)), None) is None:
         there = ", ".join(dataset_names(objects)) or "none"
         message = f"is no dataset below {out}; there are: {there}"
@@ -145,7 +128,7 @@ def analyse_dataset(name: str, out: Path, span: Span, published: tuple[Published
         CorruptRecordsError: one of its files is none, or what was measured differs within the span.
     """
     require_dataset(name, out)
-    table = read_span(name, FolderObjects(out), span)
+    table = read_span(name, dataset_store(out), span)
     if not table.num_rows:
         remedy = f"Name another span; `stepbench report --dataset {name}` shows all days."
         raise PlanError([Problem("--from, --to", span.words, f'has no rows of dataset "{name}"', remedy)])

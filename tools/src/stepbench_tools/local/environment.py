@@ -117,7 +117,7 @@ def up(
 
 
 def _name_lost_runs(paths: Paths, notify: Notify) -> None:
-    from stepbench_tools.local.unfetched import save_or_name  # noqa: PLC0415 -- who lists stores needs none of its imports
+    from stepbench_tools.local.fetching import save_or_name  # noqa: PLC0415 -- who lists stores needs none of its imports
 
     save_or_name(paths, notify)
 

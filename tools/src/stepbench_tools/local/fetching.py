@@ -1,41 +1,48 @@
-"""A run's results on their way to this machine: each trial's when it ends, all at the end, and a report in any case."""
+"""
+A run's results on their way to this machine: each trial's when it ends, all at the end, and a report in any case.
+
+Runs that only the environment has, started by its API or dashboard, or killed, are gone with it unless fetched.
+"""
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import tempfile
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.documents import EndedServers, Failure
 from stepbench.contracts.runs import RenderReportInput
-from stepbench.digits import count
-from stepbench.errors import CorruptRecordsError, PlanError, Problem, RunFailedError, without_queries
+from stepbench.digits import counted
+from stepbench.errors import (
+    LocalEnvironmentError,
+    RunFailedError,
+    StepbenchError,
+    without_queries,
+)
 from stepbench.records.storage import layout
 from stepbench.records.storage.transfers import dataset_keys
-from stepbench_tools.local.emulator.server import emulator_name
-from stepbench_tools.local.memory_services import MemoryServices
+from stepbench_tools.local.emulator.server import answers, emulator_name
+from stepbench_tools.local.invoking import SAMPLE_RUN
+from stepbench_tools.local.memory_services import FolderFiles, MemoryBucket, MemoryServices, write_file
+from stepbench_tools.local.stack import local_stack
+from stepbench_tools.local.state import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from stepbench.clock import Clock
     from stepbench.contracts.documents import EndedServer
-    from stepbench.contracts.plan import Plan, TrialSpec
+    from stepbench.contracts.plan import TrialSpec
     from stepbench.records.storage.run_store import RunStore
     from stepbench_tools.local.executions import RunSpec
+    from stepbench_tools.local.paths import Paths
 
 SUMMARY, REPORT = "summary.json", "report.html"
-LEAST_BYTES = 1 << 20
-"""How much is written as a test, and how much a page may take, or a trial's result and its share of the page."""
-BYTES_AN_EVENT = 200
-"""Bytes of column files and Parquet together; large runs have about 60, small ones more."""
 PARQUET = "records.parquet"
 EARLY_EVENTS = 100_000
 """The Parquet file of more events would still be on its way when the next trial's load begins."""
@@ -45,37 +52,6 @@ _EARLY = (*_ACCOUNTS, "provider.json")
 
 class NotFetchedError(RunFailedError):
     """Results could not be fetched: whoever has the only copy has to keep it."""
-
-
-def expected_bytes(plans: Sequence[Plan]) -> int:
-    """Estimate what the results of plans take on disk."""
-    trials = [trial for plan in plans for trial in plan.trials]
-    data = sum((BYTES_AN_EVENT * trial.events + LEAST_BYTES) * trial.copies for trial in trials)
-    return data + LEAST_BYTES * len(plans)
-
-
-def require_writable(out: Path, needed_bytes: int = LEAST_BYTES) -> None:
-    """
-    Make the folder for results, and see that they will have room there: before a run, not after it.
-
-    Raises:
-        PlanError: nothing can be written, or not so much (bad input).
-    """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out) as probe:
-            probe.write(bytes(LEAST_BYTES))
-            probe.flush()
-            os.fsync(probe.fileno())
-        space = os.statvfs(out)
-    except OSError as error:
-        message = f"cannot hold results: {error.strerror}"
-        remedy = "Name a folder that you may write to, on a disk that is not full."
-        raise PlanError([Problem(path="--out", value=f'"{out}"', message=message, remedy=remedy)]) from error
-    if (free := space.f_bavail * space.f_frsize) < needed_bytes:
-        message = f"has {count(free >> 20)} MiB free, and the results may take {count((needed_bytes >> 20) + 1)} MiB"
-        remedy = "Free some, or name a folder on another disk."
-        raise PlanError([Problem(path="--out", value=f'"{out}"', message=message, remedy=remedy)])
 
 
 def fetch(runs: RunStore, run_id: str, out: Path) -> Path:
@@ -108,41 +84,6 @@ def _dataset_files(runs: RunStore, folder: Path, run_id: str) -> Iterator[str]:
     plans = (json.loads(path.read_bytes())["plan"] for path in sorted(folder.glob("trials/*/trial.json")))
     for dataset in dict.fromkeys(plan["dataset"] for plan in plans if plan.get("dataset")):
         yield from (key for key in dataset_keys(dataset, runs) if layout.dataset_run(key) == run_id)
-
-
-def write_file(folder: Path, name: str, body: bytes) -> None:
-    """Write a file of a run whole or not at all. Raises CorruptRecordsError for a name that leads out of its folder."""
-    folder = folder.resolve()
-    target = (folder / name).resolve()
-    if not target.is_relative_to(folder):
-        message = f"{name} is no name for a file of run {folder.name}"
-        raise CorruptRecordsError(message)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.part")
-    try:
-        draft.write_bytes(body)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-class FolderBucket:
-    """A run's folder does as much of a boto3 S3 client as `RunStore` uses to render a report."""
-
-    def __init__(self, folder: Path, run_id: str) -> None:
-        self._folder = folder
-        self._prefix = layout.run_key(run_id, "")
-
-    def put_object(self, *, Key: str, Body: bytes, **_: object) -> None:  # noqa: N803 -- boto3's
-        """Store one object."""
-        write_file(self._folder, Key.removeprefix(self._prefix), Body)
-
-    def get_object(self, *, Key: str, **_: object) -> dict[str, Any]:  # noqa: N803 -- boto3's
-        """Return one object, or raise the error that S3 answers."""
-        path = self._folder / Key.removeprefix(self._prefix)
-        if not path.is_file():
-            raise ClientError({"Error": {"Code": "NoSuchKey", "Message": Key}}, "GetObject")
-        return {"Body": io.BytesIO(path.read_bytes())}
 
 
 @dataclass
@@ -213,8 +154,8 @@ class RunFolder:
         # Optional libraries, and a second of imports that no other command needs.
         from stepbench.stages.render_report import render_report  # noqa: PLC0415
 
-        bucket = FolderBucket(self.path, self.run.run_id)
-        memory = MemoryServices(clock, bucket=bucket, emulator=emulator_name() if emulated else "")
+        files = FolderFiles(self.path, layout.run_key(self.run.run_id, ""))
+        memory = MemoryServices(clock, bucket=MemoryBucket(files), emulator=emulator_name() if emulated else "")
         runs = memory.services.runs
         runs.put_json(layout.run_key(self.run.run_id, "plan.json"), without_queries(document))
         runs.put_model(layout.run_key(self.run.run_id, "ended.json"), EndedServers(servers=tuple(self.ended)))
@@ -255,3 +196,69 @@ class RunFolder:
             if not self._refused:
                 self.notify(f"{self.path} does not take results: {error.strerror}; they are fetched again at the end")
             self._refused = True
+
+
+_FETCHED, _EMULATOR = "fetched", "emulator"
+_MOST_NAMES = 5
+
+
+def note_fetched(data: Path, run_id: str) -> None:
+    """Note in the environment's folder of data that a run's results are elsewhere, too."""
+    data.mkdir(parents=True, exist_ok=True)
+    with (data / _FETCHED).open("a", encoding="utf-8") as noted:
+        noted.write(f"{run_id}\n")
+
+
+def save_or_name(paths: Paths, notify: Callable[[str], None], *, out: Path | None = None, keep: bool = False) -> None:
+    """
+    Fetch the runs that nobody has fetched before an environment ends, or name those that are lost with it.
+
+    Args:
+        paths: of the environment; one that does not answer has nothing any more.
+        notify: for people.
+        out: runs are fetched there; None fetches none.
+        keep: whether one that has such runs must not end.
+
+    Raises:
+        LocalEnvironmentError: it is to be kept, or what was asked for could not be done.
+    """
+    try:
+        runs = _results(paths)
+        left = [] if runs is None else unfetched(runs, paths.data)
+        if runs is not None and out is not None:
+            for run_id in left:
+                notify(f"fetched {fetch(runs, run_id, out)}")
+                note_fetched(paths.data, run_id)
+            return
+    except (BotoCoreError, ClientError, StepbenchError) as error:
+        message = f"the environment's runs cannot be read: {error}"
+        if keep or out is not None:
+            raise LocalEnvironmentError(message) from error
+        notify(message)
+        return
+    if left and keep:
+        message = f"{_named_runs(left)}: `stepbench report RUN` fetches one, `stepbench down --fetch` all"
+        raise LocalEnvironmentError(message)
+    if left:
+        notify(f"{_named_runs(left)}, and gone with the environment (`stepbench down --fetch` fetches first)")
+
+
+def unfetched(runs: RunStore, data: Path) -> list[str]:
+    """Return the runs in a results bucket that were not noted as fetched; samples of `stepbench invoke` are none."""
+    noted = (data / _FETCHED).read_text("utf-8").split() if (data / _FETCHED).exists() else []
+    found = set(runs.folders(layout.RUNS)) - set(noted)
+    return sorted(run_id for run_id in found if not run_id.startswith(SAMPLE_RUN))
+
+
+def _results(paths: Paths) -> RunStore | None:
+    """Return the results bucket of an environment, if there is one that answers."""
+    state = read_state(paths.home)
+    emulator = state.server(_EMULATOR)
+    if not state.stack or emulator is None or not answers(emulator.endpoint):
+        return None
+    return local_stack(state.stack, emulator.endpoint).runs
+
+
+def _named_runs(left: list[str]) -> str:
+    more = f" and {len(left) - _MOST_NAMES} more" if len(left) > _MOST_NAMES else ""
+    return f"{counted(len(left), 'run', 'is', 'are')} nowhere else ({', '.join(left[:_MOST_NAMES])}{more})"

@@ -1,5 +1,5 @@
 """
-What a local run needs of this machine, asked once at its start: open files, threads, memory, disk.
+What a run needs of this machine, asked once at its start: open files, threads, memory, disk, and room for results.
 
 A server that meets a limit says so in its own log at best, and who waits for it learns of a time-out, minutes later.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,8 +19,9 @@ from stepbench.digits import count
 from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from stepbench.contracts.plan import Plan
     from stepbench_tools.local.paths import Paths
 
 MIB = 1 << 20
@@ -27,6 +29,10 @@ MEMORY_BYTES = 1_024 * MIB
 """`quick-unloaded` takes twice as much at its peak: with less than this it swaps, or is ended by the kernel."""
 HOME_BYTES, BUILD_BYTES = 512 * MIB, 2_560 * MIB
 """Disk space for servers' data and logs; for the first build with its caches, which later ones use again."""
+LEAST_BYTES = 1 << 20
+"""How much is written as a test, and how much a page may take, or a trial's result and its share of the page."""
+BYTES_AN_EVENT = 200
+"""Bytes of column files and Parquet together; large runs have about 60, small ones more."""
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -146,3 +152,34 @@ def _free_bytes(folder: Path) -> int:
     """Return the free bytes of the disk that a folder is on, or will be."""
     existing = next(each for each in (folder, *folder.parents) if each.exists())
     return shutil.disk_usage(existing).free
+
+
+def expected_bytes(plans: Sequence[Plan]) -> int:
+    """Estimate what the results of plans take on disk."""
+    trials = [trial for plan in plans for trial in plan.trials]
+    data = sum((BYTES_AN_EVENT * trial.events + LEAST_BYTES) * trial.copies for trial in trials)
+    return data + LEAST_BYTES * len(plans)
+
+
+def require_writable(out: Path, needed_bytes: int = LEAST_BYTES) -> None:
+    """
+    Make the folder for results, and see that they will have room there: before a run, not after it.
+
+    Raises:
+        PlanError: nothing can be written, or not so much (bad input).
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out) as probe:
+            probe.write(bytes(LEAST_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())
+        space = os.statvfs(out)
+    except OSError as error:
+        message = f"cannot hold results: {error.strerror}"
+        remedy = "Name a folder that you may write to, on a disk that is not full."
+        raise PlanError([Problem(path="--out", value=f'"{out}"', message=message, remedy=remedy)]) from error
+    if (free := space.f_bavail * space.f_frsize) < needed_bytes:
+        message = f"has {count(free >> 20)} MiB free, and the results may take {count((needed_bytes >> 20) + 1)} MiB"
+        remedy = "Free some, or name a folder on another disk."
+        raise PlanError([Problem(path="--out", value=f'"{out}"', message=message, remedy=remedy)])

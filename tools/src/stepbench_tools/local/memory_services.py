@@ -1,13 +1,15 @@
-"""The results table and bucket in memory, for short calibration runs and unit tests."""
+"""The results table and bucket in memory, or a bucket in a folder: short calibration runs, local reports, datasets."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
 
+from stepbench.errors import CorruptRecordsError
 from stepbench.records.storage.run_register import RunRegister
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.trial_table import TrialTable
@@ -79,11 +81,54 @@ _COMPARE: Mapping[str, Callable[..., bool]] = {
 }
 
 
-class MemoryBucket:
-    """The bucket does as much of a boto3 S3 client as `RunStore` uses."""
+def write_file(folder: Path, name: str, body: bytes) -> None:
+    """Write a file of a run whole or not at all. Raises CorruptRecordsError for a name that leads out of its folder."""
+    folder = folder.resolve()
+    target = (folder / name).resolve()
+    if not target.is_relative_to(folder):
+        message = f"{name} is no name for a file of run {folder.name}"
+        raise CorruptRecordsError(message)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.part")
+    try:
+        draft.write_bytes(body)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
 
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
+
+class FolderFiles(MutableMapping[str, bytes]):
+    """The files below a folder, by keys as in a bucket, which all begin with a prefix that stands for the folder."""
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self._folder = folder
+        self._prefix = prefix
+
+    def __setitem__(self, key: str, body: bytes) -> None:
+        write_file(self._folder, key.removeprefix(self._prefix), body)
+
+    def __getitem__(self, key: str) -> bytes:
+        path = self._folder / key.removeprefix(self._prefix)
+        if not path.is_file():
+            raise KeyError(key)
+        return path.read_bytes()
+
+    def __delitem__(self, key: str) -> None:
+        (self._folder / key.removeprefix(self._prefix)).unlink()
+
+    def __iter__(self) -> Iterator[str]:
+        files = (path for path in self._folder.rglob("*") if path.is_file())
+        return (f"{self._prefix}{path.relative_to(self._folder).as_posix()}" for path in files)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class MemoryBucket:
+    """The bucket does as much of a boto3 S3 client as `RunStore` uses; its objects are in memory, or files."""
+
+    def __init__(self, objects: MutableMapping[str, bytes] | None = None) -> None:
+        self.objects: MutableMapping[str, bytes] = {} if objects is None else objects
 
     def put_object(self, *, Key: str, Body: bytes, **_: object) -> None:  # noqa: N803 -- boto3's
         """Store one object."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stepbench.compiled import processor
+from stepbench.contracts.runs import SweepTargetsInput, SweepTargetsOutput
 from stepbench.contracts.target import PostgresqlTarget, RedisTarget
 from stepbench.errors import LocalEnvironmentError
 from stepbench.records.storage import layout
@@ -31,14 +32,13 @@ from stepbench_tools.local.environment import (
     is_up,
     up,
 )
-from stepbench_tools.local.fetching import SUMMARY, NotFetchedError, fetch
+from stepbench_tools.local.fetching import SUMMARY, NotFetchedError, fetch, note_fetched, save_or_name
 from stepbench_tools.local.machine_limits import require_room
 from stepbench_tools.local.processes import without_users_settings
 from stepbench_tools.local.running import RunAbandonedError
 from stepbench_tools.local.stack import Stack, local_stack
 from stepbench_tools.local.state import EnvironmentState, Occupancy, Server, occupied, read_state
 from stepbench_tools.local.streams import shielded
-from stepbench_tools.local.unfetched import note_fetched, save_or_name
 from stepbench_tools.local.utilisation import metric_parameters, server_pids
 
 if TYPE_CHECKING:
@@ -260,3 +260,32 @@ def _endpoint(state: EnvironmentState) -> str:
         message = "the emulator is not running"
         raise LocalEnvironmentError(message)
     return emulator.endpoint
+
+
+def running_stack(paths: Paths) -> Stack | None:
+    """Return the stack of the environment that runs here, whoever is using it; None where none runs."""
+    state = read_state(paths.home)
+    emulator = state.server(EMULATOR)
+    return local_stack(state.stack, emulator.endpoint) if emulator is not None and is_up(paths) else None
+
+
+def sweep(stack: Stack) -> tuple[list[str], bool]:
+    """
+    Have the stack's sweeper tear down what runs that are over hold, while others go on; it takes up to 15 minutes.
+
+    Returns:
+        A line for each target, and whether none is held by a run that is over.
+
+    Raises:
+        StackError: the sweeper failed.
+    """
+    held = {lease.target: str(lease) for lease in stack.table.leases()}
+    answer = stack.call("SweepTargetsFunction", SweepTargetsInput().model_dump(mode="json"))
+    output = SweepTargetsOutput.model_validate(answer)
+    lines = [f"{target}: removed what {held.get(target, 'a trial')} had left, and freed" for target in output.swept]
+    for target in output.pending:
+        cause = output.causes.get(target, "see the log of SweepTargets")
+        lines.append(f"{target}: held by {held.get(target, 'a trial')}, which is over; not removed yet: {cause}")
+    others = held.keys() - {*output.swept, *output.pending}
+    lines += [f"{target}: {held[target]} is at work" for target in sorted(others)]
+    return lines, not output.pending

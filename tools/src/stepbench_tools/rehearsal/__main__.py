@@ -19,13 +19,9 @@ from stepbench.loading import read_model
 from stepbench_tools.local.deploy import python_runtime
 from stepbench_tools.local.paths import Paths, find_paths
 from stepbench_tools.local.streams import message_console, shielded
-from stepbench_tools.rehearsal.account import Account, find_account
-from stepbench_tools.rehearsal.deletion import delete_everything
-from stepbench_tools.rehearsal.inventory import take_inventory
-from stepbench_tools.rehearsal.judges import read_assumptions
-from stepbench_tools.rehearsal.plans import budget_hours, find_plans
-from stepbench_tools.rehearsal.record import DOCUMENT, REPORT, Rehearsal
-from stepbench_tools.rehearsal.rehearse import Rehearser, RunLog, now
+from stepbench_tools.rehearsal.account import Account, delete_everything, find_account, take_inventory
+from stepbench_tools.rehearsal.judges import DOCUMENT, REPORT, Rehearsal, read_assumptions
+from stepbench_tools.rehearsal.rehearse import Rehearser, RunLog, budget_hours, find_plans, now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,28 +1,34 @@
-"""The rehearsal itself: a deployment and its runs, everything deleted whatever happens, and what came of it."""
+"""
+The rehearsal itself: a deployment and its runs, everything deleted whatever happens, and what came of it.
+
+Its parts are asked for by the template's parameters (`plans.yaml`), within what all of them may cost.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
+from ruamel.yaml import YAML
 
 from stepbench.clock import SystemClock
-from stepbench.errors import LocalEnvironmentError, StepbenchError
-from stepbench.planning import expand
+from stepbench.costs.prices import bill
+from stepbench.costs.standing import DEFAULT_TYPES, Deployment, standing
+from stepbench.errors import LocalEnvironmentError, PlanError, Problem, StepbenchError
+from stepbench.experiments.estimates import budgeted
+from stepbench.planning import expand, expanded, parse_plan
 from stepbench.planning.wall_time import AWS
 from stepbench_tools.local.deploy import build, deploy_arguments, exclusive_lock, run_sam
 from stepbench_tools.local.executions import Executions, RunSpec, new_run_id
 from stepbench_tools.local.running import Terminal, execute
 from stepbench_tools.local.streams import interruptible, shielded
 from stepbench_tools.local.terminal import progress_display
-from stepbench_tools.rehearsal.deletion import delete_everything
-from stepbench_tools.rehearsal.inventory import TAG
-from stepbench_tools.rehearsal.judges import judge_all
-from stepbench_tools.rehearsal.plans import STOPPING
-from stepbench_tools.rehearsal.record import RehearsedRun, write
+from stepbench_tools.rehearsal.account import TAG, delete_everything
+from stepbench_tools.rehearsal.judges import STOPPING, RehearsedRun, judge_all, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +42,53 @@ if TYPE_CHECKING:
     from stepbench_tools.local.paths import Paths
     from stepbench_tools.local.running import RunOutcome
     from stepbench_tools.rehearsal.account import Account
-    from stepbench_tools.rehearsal.record import Rehearsal
+    from stepbench_tools.rehearsal.judges import Rehearsal
+
+
+OVERHEAD_USD = 0.05
+"""Artefacts and their requests, controlling functions, sweeps, what deploying and deleting logs."""
+LEAST_H, MOST_H, DELETE_H = 1.0, 3.0, 1.0
+"""How long a rehearsal goes on; its deletion takes an hour more at most, by CloudFormation's own limits."""
+
+
+def read_parts() -> dict[str, Any]:
+    """Return each part by name, in the order in which they are run: its `trials`, and the `parameters` that ask."""
+    text = files("stepbench_tools.rehearsal").joinpath("plans.yaml").read_text("utf-8")
+    parts: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    return {name: part for name, part in parts.items() if not name.startswith("_")}
+
+
+def find_plans(parameters: Mapping[str, str]) -> dict[str, Plan]:
+    """Return the plan of each part that the template's parameters ask for."""
+
+    def has(name: str, wanted: str) -> bool:
+        value = parameters.get(name, "")
+        return value == wanted or (wanted == "ANY" and value not in {"", "off"})
+
+    parts = read_parts().items()
+    asked = {name: part for name, part in parts if all(has(*each) for each in part.get("parameters", {}).items())}
+    return {name: parse_plan({"name": f"rehearse-{name}", "trials": part["trials"]}) for name, part in asked.items()}
+
+
+def budget_hours(plans: Mapping[str, Plan], parameters: Mapping[str, str], budget_usd: float) -> tuple[float, float]:
+    """
+    Return how many hours the budget allows before everything is deleted, and what that may cost, deletion included.
+
+    Prices are us-east-1's list prices.
+
+    Raises:
+        PlanError: that is less than an hour.
+    """
+    fixed_usd = OVERHEAD_USD
+    fixed_usd += sum(budgeted(trial.plan).total_usd for plan in plans.values() for trial in expanded(plan))
+    amounts = standing(Deployment(options={**DEFAULT_TYPES, **parameters})).values()
+    hour_usd = bill(*(amount for each in amounts for amount in each)).total_usd
+    if (least_usd := fixed_usd + hour_usd * (LEAST_H + DELETE_H)) > budget_usd:
+        message = f"is below the ${least_usd:.2f} that these parameters may cost in an hour and that of their deletion"
+        raise PlanError([Problem("BUDGET", f"{budget_usd:g}", message, f"Give at least {least_usd + 0.005:.2f}.")])
+    hours = min(MOST_H, (budget_usd - fixed_usd) / hour_usd - DELETE_H) if hour_usd else MOST_H
+    return hours, fixed_usd + hour_usd * (hours + DELETE_H)
+
 
 DEPLOY_S = 3_600
 """Longer than CloudFormation itself waits for what the stack makes."""

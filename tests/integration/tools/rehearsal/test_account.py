@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepbench_tools.local.deploy import emulator_account
-from stepbench_tools.rehearsal.account import Account, find_account
-from stepbench_tools.rehearsal.deletion import leftovers, take
-from stepbench_tools.rehearsal.inventory import take_inventory
+from stepbench_tools.rehearsal.account import Account, find_account, leftovers, take, take_inventory
 
 STACK = "inventoried"
 
