@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench_tools.local.deploy import Deployment, build, deploy, emulator_account, exclusive_lock, python_runtime
+from stepbench_tools.local.deploy import Deployment, build, deploy, exclusive_lock, python_runtime
 from stepbench_tools.local.emulator.server import start_emulator
 from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.sam import emulator_account
 from stepbench_tools.local.stack import BENCHMARK
 from stepbench_tools.rehearsal.account import KINDS, find_account, take_inventory
 

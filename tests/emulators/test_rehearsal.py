@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from stepbench_tools.local.deploy import build, emulator_account, exclusive_lock, python_runtime
+from stepbench_tools.local.deploy import build, exclusive_lock, python_runtime
 from stepbench_tools.local.emulator.server import start_emulator
 from stepbench_tools.local.paths import Paths
 from stepbench_tools.local.processes import terminate
+from stepbench_tools.local.sam import emulator_account
 from stepbench_tools.local.stores.references import start_clock_reference
 from stepbench_tools.rehearsal.account import find_account, take_inventory
 

@@ -19,8 +19,9 @@ from tests.samples.templates import ROOT, load_template
 
 from stepbench.compiled import processor
 from stepbench.report.figures import for_script, javascript
-from stepbench_tools.local.deploy import NOWHERE, build, emulator_account, exclusive_lock, python_runtime, run_sam
+from stepbench_tools.local.deploy import build, exclusive_lock, python_runtime
 from stepbench_tools.local.paths import Paths
+from stepbench_tools.local.sam import NOWHERE, emulator_account, run_sam
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepbench_tools.local.deploy import emulator_account
+from stepbench_tools.local.sam import emulator_account
 from stepbench_tools.rehearsal.account import Account, find_account, leftovers, take, take_inventory
 
 STACK = "inventoried"

@@ -20,8 +20,9 @@ from stepbench.planning import expand
 from stepbench.records.storage import layout
 from stepbench_tools.local import fetching
 from stepbench_tools.local.executions import RunSpec
-from stepbench_tools.local.fetching import EARLY_EVENTS, RunFolder, fetch, note_fetched, save_or_name, write_file
+from stepbench_tools.local.fetching import EARLY_EVENTS, RunFolder, fetch, note_fetched, save_or_name
 from stepbench_tools.local.machine_limits import BYTES_AN_EVENT, LEAST_BYTES, expected_bytes, require_writable
+from stepbench_tools.local.memory_services import write_file
 from stepbench_tools.local.paths import Paths
 from stepbench_tools.local.results import read_summary
 

@@ -13,6 +13,7 @@ from stepbench_tools.cli.command import (
     OK,
     Command,
     argument,
+    between,
     messages,
     out,
     write,

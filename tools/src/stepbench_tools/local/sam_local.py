@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.compiled import processor
 from stepbench.errors import LocalEnvironmentError
-from stepbench_tools.local.deploy import NOWHERE, emulator_account, python_runtime, sam_environment
+from stepbench_tools.local.deploy import python_runtime
 from stepbench_tools.local.invoking import deployed_functions
 from stepbench_tools.local.processes import LOOPBACK, log_tail
+from stepbench_tools.local.sam import NOWHERE, emulator_account, sam_environment
 from stepbench_tools.local.stack import REGION, StackError
 
 if TYPE_CHECKING:

@@ -22,9 +22,10 @@ from stepbench.errors import LocalEnvironmentError, PlanError, Problem, Stepbenc
 from stepbench.experiments.estimates import budgeted
 from stepbench.planning import expand, expanded, parse_plan
 from stepbench.planning.wall_time import AWS
-from stepbench_tools.local.deploy import build, deploy_arguments, exclusive_lock, run_sam
+from stepbench_tools.local.deploy import build, exclusive_lock
 from stepbench_tools.local.executions import Executions, RunSpec, new_run_id
 from stepbench_tools.local.running import Terminal, execute
+from stepbench_tools.local.sam import deploy_arguments, run_sam
 from stepbench_tools.local.streams import interruptible, shielded
 from stepbench_tools.local.terminal import progress_display
 from stepbench_tools.rehearsal.account import TAG, delete_everything

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepbench_tools.local.build_progress import EVERY_S, PACKED, BuildProgress, count_layers, layers_begun, pack_layers
+from stepbench_tools.local.deploy import EVERY_S, PACKED, BuildProgress, count_layers, layers_begun, pack_layers
 
 TEMPLATE = """
 Resources:

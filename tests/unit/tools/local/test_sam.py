@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepbench_tools.local.quota_remedies import quota_remedy
+from stepbench_tools.local.sam import quota_remedy
 
 VCPUS = """
 CREATE_FAILED  AWS::EC2::Instance  Host  Resource handler returned message: "You have requested
