@@ -12,7 +12,6 @@ from tests.samples.transfers import month
 
 from stepbench.experiments.report.dataset_page import render_dataset
 from stepbench.experiments.report.page import render_page
-from stepbench.experiments.transfer.report.view import transfer_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +31,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a dataset's page."""
     path = tmp_path_factory.mktemp("transfers") / "dataset.html"
     shown = transfers_of(ROWS)._replace(stand_ins=STAND_INS)
-    path.write_text(render_dataset(transfer_view("steady", "dataset", shown)), "utf-8")
+    path.write_text(render_dataset(shown), "utf-8")
     return path
 
 

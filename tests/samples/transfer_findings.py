@@ -28,7 +28,7 @@ from stepbench.contracts.transfer.result import (
     TransferVariance,
 )
 from stepbench.experiments.transfer.analysis.chart_data import transfer_chart_data
-from stepbench.experiments.transfer.report.view import Transfers
+from stepbench.experiments.transfer.report.words import TransferView
 from stepbench.records.formats.transfer_columns import TransferColumns
 
 if TYPE_CHECKING:
@@ -184,9 +184,9 @@ PUBLISHED = (
 )
 
 
-def transfers_of(rows: Sequence[TransferRow]) -> Transfers:
-    """Return what is shown of rows; nothing stood in for anything."""
-    return Transfers(findings_of(rows), transfer_chart_data(TransferColumns.of(rows)))
+def transfers_of(rows: Sequence[TransferRow], name: str = "steady") -> TransferView:
+    """Return what is shown of rows, as of a dataset; nothing stood in for anything."""
+    return TransferView(name, "dataset", findings_of(rows), transfer_chart_data(TransferColumns.of(rows)))
 
 
 def transfer_trial(rows: Sequence[TransferRow], name: str = "files", index: int = 0) -> TrialResult:

@@ -9,24 +9,21 @@ from stepbench import digits
 from stepbench.experiments.report.page import render_document
 from stepbench.experiments.transfer.analysis.chart_data import transfer_chart_data
 from stepbench.experiments.transfer.analysis.findings import find_transfers
-from stepbench.experiments.transfer.report.figures import NAMES
 from stepbench.experiments.transfer.report.section import transfer_section
-from stepbench.experiments.transfer.report.view import Transfers, transfer_view
-from stepbench.experiments.transfer.report.words import describe_span
+from stepbench.experiments.transfer.report.words import NAMES, TransferView, describe_span
 from stepbench.records.storage.transfer_datasets import columns_of, stand_ins_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from stepbench.contracts.transfer.plan import PublishedTransfer
-    from stepbench.experiments.transfer.report.view import TransferView
 
 
 def view_dataset(name: str, table: pa.Table, published: tuple[PublishedTransfer, ...] = ()) -> TransferView:
     """Return what a dataset's rows show; `published` numbers are set beside its own."""
     columns = columns_of(table)
-    shown = Transfers(find_transfers(columns), transfer_chart_data(columns), stand_ins_of(table), published)
-    return transfer_view(name, "dataset", shown)
+    findings, charts = find_transfers(columns), transfer_chart_data(columns)
+    return TransferView(name, "dataset", findings, charts, stand_ins_of(table), published)
 
 
 def render_dataset(view: TransferView, span: str = "") -> str:

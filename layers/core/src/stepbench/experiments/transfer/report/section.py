@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.experiments.transfer.report import tables, words
-from stepbench.experiments.transfer.report.view import CAVEATS, Transfers, pair_name, transfer_view
+from stepbench.experiments.transfer.report import figures, tables, words
+from stepbench.experiments.transfer.report.words import CAVEATS, TransferView, pair_name, read_cells
 from stepbench.report import document as doc
 from stepbench.report.windows import trials_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from stepbench.contracts.result import RunSummary
     from stepbench.contracts.transfer.result import TransferFindings
-    from stepbench.experiments.transfer.report.view import TransferView
     from stepbench.report.run import RunView, WindowRow
 
 QUESTION = ""
@@ -73,15 +72,15 @@ def _changes(found: TransferFindings, stand_ins: Mapping[str, str]) -> Iterator[
 
 def sections(run: RunView) -> Iterator[doc.Section]:
     """Yield a section for each trial."""
-    views = [(trial, trial.summary.transfers, trial.result.transfers) for trial in run.of("transfer")]
-    measured = [
-        (trial, findings, drawn) for trial, findings, drawn in views if findings is not None and drawn is not None
+    views = [
+        TransferView(
+            trial.label, trial.anchor, found, drawn, trial.summary.stand_ins, trial.summary.published_transfers
+        )
+        for trial in run.of("transfer")
+        if (found := trial.summary.transfers) is not None and (drawn := trial.result.transfers) is not None
     ]
-    for trial, findings, drawn in measured:
-        own = trial.summary
-        shown = Transfers(findings, drawn, own.stand_ins, own.published_transfers)
-        view = transfer_view(trial.label, trial.anchor, shown)
-        yield transfer_section(view, alone=run.windowless and len(measured) == 1)
+    for view in views:
+        yield transfer_section(view, alone=run.windowless and len(views) == 1)
 
 
 def transfer_section(view: TransferView, *, alone: bool) -> doc.Section:
@@ -99,7 +98,7 @@ def _answers(view: TransferView) -> Iterator[doc.Node]:
             yield doc.Sentence(words.describe_stand_ins(view.stand_ins), "note")
     else:
         yield doc.Sentence("Nothing was read to its end, so there is no answer.")
-    if view.cells:
+    if read_cells(found):
         yield tables.cells_table(found, view.stand_ins, view.anchor)
 
 
@@ -112,28 +111,25 @@ def _published(view: TransferView) -> Iterator[doc.Node]:
 
 
 def _rates(view: TransferView) -> Iterator[doc.Node]:
-    figures, found = view.figures, view.findings
-    if figures.sizes:
-        left_out = (
-            f"; {digits.count(figures.left_out)} of {digits.count(found.n)} have none, evenly over the ranks of their "
-            "cell, whose fastest and slowest are drawn"
-            if figures.left_out
-            else ""
-        )
+    found, (by_size, over_time) = view.findings, figures.rate_figures(view)
+    if by_size:
+        without = sum(pair.left_out for pair in view.charts.points)
+        which = "evenly over the ranks of their cell, whose fastest and slowest are drawn"
+        left_out = f"; {digits.count(without)} of {digits.count(found.n)} have none, {which}" if without else ""
         caption = (
             f"Each point is a transfer{left_out}. The line goes through the means of each size, the band is their "
             f"{doc.NINETY_FIVE} interval. Points of one size are drawn a little apart."
         )
-        yield _multiples("Throughput by file size", figures.sizes, caption)
-    if figures.over_time:
+        yield _multiples("Throughput by file size", by_size, caption)
+    if over_time:
         changes = " Dashed: changes of level, with their interval." if any(pair.changes for pair in found.pairs) else ""
         caption = f"Rates of transfers of all sizes, by when they began.{changes}"
-        charts = (node for chart in figures.over_time for node in (doc.Heading(chart.title, 4), chart))
+        charts = (node for chart in over_time for node in (doc.Heading(chart.title, 4), chart))
         yield doc.Figure((doc.Heading("Throughput over time"), *charts), caption, "zooms")
 
 
-def _multiples(title: str, charts: tuple[doc.Chart, ...], caption: str, *, zooms: bool = False) -> doc.Figure:
-    return doc.Figure((doc.Heading(title), doc.Multiples(charts)), caption, "zooms" if zooms else "still")
+def _multiples(title: str, charts: Iterable[doc.Chart], caption: str, *, zooms: bool = False) -> doc.Figure:
+    return doc.Figure((doc.Heading(title), doc.Multiples(tuple(charts))), caption, "zooms" if zooms else "still")
 
 
 def _steadiness(view: TransferView) -> Iterator[doc.Node]:
@@ -152,30 +148,29 @@ def _steadiness(view: TransferView) -> Iterator[doc.Node]:
 
 
 def _within(view: TransferView) -> Iterator[doc.Node]:
-    figures = view.figures
-    if figures.hours:
+    if hours := [*figures.hour_figures(view)]:
         caption = (
             "The level of each hour (UTC): the geometric mean of its transfers' rates, each over that of its cell, so "
             "that sizes that happen to be drawn do not matter; 1 is what is usual. Of twenty levels the one that lies "
             "furthest off may lie beyond the colours' ends. Empty: no transfer began there."
         )
-        yield _multiples("By hour and weekday", figures.hours, caption)
-    if figures.curves:
+        yield _multiples("By hour and weekday", hours, caption)
+    if curves := [*figures.curve_figures(view)]:
         caption = (
             "Empirical distribution of transfer times, a curve for each file size; the number on it is its size in "
             "MiB. Of many transfers, a level stretch within a curve is a gap between two modes."
         )
-        yield _multiples("Transfer times by size", figures.curves, caption, zooms=True)
-    if figures.progress:
+        yield _multiples("Transfer times by size", curves, caption, zooms=True)
+    if progress := [*figures.progress_figures(view)]:
         caption = (
             "How many MiB of the file were there after how long, of the fastest, the median and the slowest transfer "
             "of one size, and of one that stalled and is none of these, if there was any. A long level stretch is a "
             "stall."
         )
-        yield _multiples("Within a transfer", figures.progress, caption, zooms=True)
-    if view.stalled:
-        cells = digits.counted(len(view.stalled), "cell")
-        yield doc.Fold(f"First byte, steady rate and stalls of {cells}", (tables.stalls_table(view),))
+        yield _multiples("Within a transfer", progress, caption, zooms=True)
+    if judged := [cell for cell in read_cells(view.findings) if cell.stalls.judged]:
+        cells = digits.counted(len(judged), "cell")
+        yield doc.Fold(f"First byte, steady rate and stalls of {cells}", (tables.stalls_table(view, judged),))
 
 
 def _ending(view: TransferView) -> Iterator[doc.Node]:
@@ -187,7 +182,7 @@ def _ending(view: TransferView) -> Iterator[doc.Node]:
             (doc.Sentence((f"{CAVEATS[kind][1]} ", doc.Span(CAVEATS[kind][2], "remedy"))),),
             {"kind": kind},
         )
-        for kind in view.caveats
+        for kind in dict.fromkeys(kind for cell in read_cells(view.findings) for kind in cell.caveats)
     )
     if terms:
         parts = (doc.Heading("Caveats of these numbers"), doc.Terms(terms))

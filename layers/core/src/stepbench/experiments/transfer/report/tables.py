@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.contracts.measures import Estimate
 from stepbench.experiments.transfer.report import words
-from stepbench.experiments.transfer.report.view import CAVEATS, pair_name, phone_sizes, read_cells
+from stepbench.experiments.transfer.report.words import CAVEATS, pair_name, read_cells
 from stepbench.report import document as doc
 from stepbench.report import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from stepbench.contracts.transfer.result import TransferCell, TransferFindings, TransferPair
-    from stepbench.experiments.transfer.report.view import PublishedRow, TransferView
+    from stepbench.contracts.transfer.plan import PublishedTransfer
+    from stepbench.contracts.transfer.result import TransferCell, TransferFindings
+    from stepbench.experiments.transfer.report.words import TransferView
+
+ANSWERED_MIB = 500
+"""The answers are about files of this size, or the next smaller one."""
 
 
 def cells_table(found: TransferFindings, stand_ins: Mapping[str, str], anchor: str) -> doc.Table:
@@ -29,7 +34,7 @@ def cells_table(found: TransferFindings, stand_ins: Mapping[str, str], anchor: s
         *(doc.words("Modes, MiB/s", "more wide"), doc.words("Caveats", "caveat-cell", outputs=doc.PAGE)),
     )
     cells = read_cells(found)
-    first = phone_sizes(cells)
+    first = _phone_sizes(cells)
     bodies = (
         doc.Body(
             tuple(
@@ -44,6 +49,13 @@ def cells_table(found: TransferFindings, stand_ins: Mapping[str, str], anchor: s
     return doc.Table(
         f"cells-{anchor}", caption, columns, tuple(bodies), "reference cards headline", phone=True, whose="transfers"
     )
+
+
+def _phone_sizes(cells: Sequence[TransferCell]) -> frozenset[int]:
+    """Return the sizes that a phone shows first: the smallest, the middle one, and that of the answers."""
+    sizes = sorted({cell.file_size_mib for cell in cells})
+    answered = max((size for size in sizes if size <= ANSWERED_MIB), default=sizes[0])
+    return frozenset({sizes[0], sizes[len(sizes) // 2], answered})
 
 
 def _cell(cell: TransferCell, anchor: str, *, on_phone: bool) -> doc.Row:
@@ -89,20 +101,35 @@ def published_table(view: TransferView) -> doc.Table:
         f"{stood_in if view.stand_ins else ''}"
     )
     columns = doc.columns("Number", "Published", "Ours", "Ratio", doc.words("Source", "wide"))
-    return doc.Table(f"published-{view.anchor}", caption, columns, doc.body(map(_published, view.published)))
+    return doc.Table(
+        f"published-{view.anchor}", caption, columns, doc.body(_published(view, each) for each in view.published)
+    )
 
 
-def _published(row: PublishedRow) -> doc.Row:
-    published = row.published
+def _published(view: TransferView, published: PublishedTransfer) -> doc.Row:
+    """Return a number of one cell beside ours, if anything was measured there."""
+    key = (published.platform, published.source, published.file_size_mib)
+    own = (cell for cell in view.findings.cells if (cell.platform, cell.source, cell.file_size_mib) == key)
+    cell = next((cell for cell in own if cell.n), None)
+    ours = _measured(cell, published.metric) if cell else None
+    label = f"{view.name(published)}, {digits.count(published.file_size_mib)} MiB, {published.metric.replace('_', ' ')}"
     unit = "ratio" if published.metric == "slowest_over_fastest" else "mib_per_s"
     shown = f"{digits.rounded(published.value)} {digits.TIMES.name if unit == 'ratio' else 'MiB/s'}"
     cells = (
         doc.Cell(shown, {"value": published.value}),
-        numbers.estimate("ours", row.ours, unit) if row.ours else doc.Cell("not measured"),
-        numbers.estimate("ratio", row.ratio, "ratio"),
+        numbers.estimate("ours", ours, unit) if ours else doc.Cell("not measured"),
+        numbers.estimate("ratio", ours.over(published.value) if ours else None, "ratio"),
         doc.Cell(published.citation),
     )
-    return doc.Row(doc.Cell(row.label), cells, {"metric": published.metric})
+    return doc.Row(doc.Cell(label), cells, {"metric": published.metric})
+
+
+def _measured(cell: TransferCell, metric: str) -> Estimate | None:
+    if metric == "slowest_over_fastest":
+        ratio = cell.slowest_over_fastest
+        return None if ratio is None else Estimate(value=ratio, reason="of two extremes")
+    found: Estimate = getattr(cell, f"{metric}_mib_per_s")
+    return found if found.value is not None else None
 
 
 def pairs_table(view: TransferView) -> doc.Table:
@@ -139,29 +166,27 @@ def variance_table(view: TransferView) -> doc.Table:
         f"only, what it makes is in the rest{below}."
     )
     columns = doc.columns("Transfers", doc.more("Sandbox"), "Hour", "Size", doc.more("Rest"))
-    return doc.Table(
-        f"variance-{view.anchor}",
-        caption,
-        columns,
-        doc.body(_variance(view, pair) for pair in view.findings.pairs),
-        phone=True,
+    names = ("sandbox", "hour", "size", "rest")
+    rows = (
+        doc.Row(
+            doc.Cell(view.name(pair)),
+            tuple(numbers.estimate(f"variance.{name}", getattr(pair.variance, name), "share") for name in names),
+            {"platform": pair.platform, "source": pair.source},
+        )
+        for pair in view.findings.pairs
     )
+    return doc.Table(f"variance-{view.anchor}", caption, columns, doc.body(rows), phone=True)
 
 
-def _variance(view: TransferView, pair: TransferPair) -> doc.Row:
-    cells = (numbers.estimate(f"variance.{name}", share, "share") for name, share in words.shares_of(pair))
-    return doc.Row(doc.Cell(view.name(pair)), tuple(cells), {"platform": pair.platform, "source": pair.source})
-
-
-def stalls_table(view: TransferView) -> doc.Table:
-    """Return how transfers went on."""
+def stalls_table(view: TransferView, judged: Sequence[TransferCell]) -> doc.Table:
+    """Return how transfers went on, in cells in which that is known."""
     caption = (
         "Within transfers: when the first byte was there, at which rate the rest came, and which stood still. CPU: "
         "median of the process's CPU time over the transfer's."
     )
     headings = ("First byte, p50", "First byte, p95", "Steady rate", "CPU")
     columns = doc.columns("Cell", *headings, doc.words("Stalled", "wide"))
-    return doc.Table(f"stalls-{view.anchor}", caption, columns, doc.body(_stalls(view, cell) for cell in view.stalled))
+    return doc.Table(f"stalls-{view.anchor}", caption, columns, doc.body(_stalls(view, cell) for cell in judged))
 
 
 def _stalls(view: TransferView, cell: TransferCell) -> doc.Row:

@@ -1,20 +1,23 @@
-"""What the page says of transfers: each finding in a sentence, or in the few words of a cell."""
+"""What a report shows of transfers, and its words: each finding in a sentence, or in the few words of a cell."""
 
 from __future__ import annotations
 
 from datetime import UTC
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
-from stepbench.experiments.transfer.report.figures import WEEKDAYS, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stepbench.contracts.measures import Estimate
+    from stepbench.contracts.transfer.plan import PublishedTransfer
     from stepbench.contracts.transfer.result import (
+        PairPoints,
         TransferAccounting,
+        TransferCell,
         TransferChange,
+        TransferChartData,
         TransferDependence,
         TransferFindings,
         TransferModes,
@@ -23,6 +26,79 @@ if TYPE_CHECKING:
         TransferSandboxes,
         TransferStalls,
     )
+
+
+NAMES = {"lambda": "Lambda", "fargate": "Fargate", "s3": "S3", "efs": "EFS"}
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+CAVEATS = {
+    "few": (
+        "few",
+        "There are too few transfers for an interval of p5 and p95, or even of the median.",
+        "Run the plan more often.",
+    ),
+    "dependent": (
+        "dependent",
+        "Transfers depend on those before them or on their sandbox, so that intervals count fewer than there are.",
+        "Spread them over more hours and sandboxes.",
+    ),
+    "warm": (
+        "not proven cold",
+        "Of some transfers nobody has proven that their sandbox was new.",
+        "Use cold: required.",
+    ),
+    "cached": ("cached", "Pages of some files were in memory before they were read.", "Use cold: required."),
+    "wrong_digest": (
+        "wrong digest",
+        "The bytes of some were not the file's.",
+        "Run again: what was read wrong is made anew.",
+    ),
+    "client_limit": (
+        "client's limit",
+        "The reading process used most of a CPU, so that the rate may be its own and not the source's.",
+        "Give it more memory, which is more CPU, or more connections.",
+    ),
+    "unfinished": (
+        "unfinished",
+        "Some failed or were cut off: they have no rate, and might have been the slowest.",
+        "See the errors below.",
+    ),
+}
+"""In a word, in a sentence, and what to do."""
+
+
+class TransferView(NamedTuple):
+    """
+    What is shown of one trial, or of a dataset.
+
+    anchor: unique on the page. stand_ins: what was measured in place of AWS's, by platform and source. published: what
+    others found.
+    """
+
+    label: str
+    anchor: str
+    findings: TransferFindings
+    charts: TransferChartData
+    stand_ins: Mapping[str, str] = MappingProxyType({})
+    published: Sequence[PublishedTransfer] = ()
+
+    def name(self, each: TransferCell | TransferPair | PairPoints | PublishedTransfer) -> str:
+        """Name a pair: `EFS on Fargate`."""
+        return pair_name(each, self.stand_ins)
+
+
+def name_of(what: str, stand_ins: Mapping[str, str]) -> str:
+    """Name a platform or source, with what stood in for it: `EFS (local file system)`."""
+    return f"{NAMES[what]} ({stand_ins[what]})" if stand_ins.get(what) else NAMES[what]
+
+
+def pair_name(each: TransferCell | TransferPair | PairPoints | PublishedTransfer, stand_ins: Mapping[str, str]) -> str:
+    """Name a source and a platform, with what stood in for them: `EFS (local file system) on Lambda`."""
+    return f"{name_of(each.source, stand_ins)} on {name_of(each.platform, stand_ins)}"
+
+
+def read_cells(found: TransferFindings) -> tuple[TransferCell, ...]:
+    """Return the cells in which anything was read."""
+    return tuple(cell for cell in found.cells if cell.n or cell.failed or cell.unknown)
 
 
 def describe_stand_ins(stand_ins: Mapping[str, str]) -> str:
@@ -156,9 +232,3 @@ def accounting_rows(found: TransferAccounting) -> Iterator[tuple[str, str, int |
     yield "start unknown", "unknown_start", found.unknown_start, 1
     yield "with wrong bytes", "wrong_digest", found.wrong_digest, 1
     yield "bytes not checked", "untold_digest", found.untold_digest, 1
-
-
-def shares_of(pair: TransferPair) -> Iterator[tuple[str, Estimate]]:
-    """Yield the shares of the variance, by what makes it."""
-    found = pair.variance
-    yield from (("sandbox", found.sandbox), ("hour", found.hour), ("size", found.size), ("rest", found.rest))

@@ -24,7 +24,6 @@ from stepbench.digits import NBSP
 from stepbench.experiments.report.dataset_page import render_dataset
 from stepbench.experiments.report.headline import headline_lines
 from stepbench.experiments.report.page import render_page
-from stepbench.experiments.transfer.report import view as transfers
 from stepbench.experiments.transfer.report import words as transfer_words
 from stepbench.report.figures import specifications
 from stepbench.report.run import state_of
@@ -44,7 +43,7 @@ def run_page() -> str:
 @pytest.fixture(scope="module")
 def dataset() -> str:
     """Return the page of a dataset."""
-    return render_dataset(transfers.transfer_view("steady", "dataset", transfers_of(ROWS)), "from 2025-06-05")
+    return render_dataset(transfers_of(ROWS), "from 2025-06-05")
 
 
 def drawn_figures(page: str) -> dict[str, dict[str, object]]:
@@ -149,8 +148,10 @@ def test_a_name_is_text_and_never_markup() -> None:
     rows = [row(outcome="failed", transfer_ns=None, error="<img src=x onerror=alert(1)>")]
     found = findings_of(rows)
     accounting = found.accounting.model_copy(update={"errors": {rows[0].error: 1}})
-    shown = transfers_of(rows)._replace(findings=found.model_copy(update={"accounting": accounting}))
-    page = render_dataset(transfers.transfer_view("</title><script>", "dataset", shown))
+    shown = transfers_of(rows, "</title><script>")._replace(
+        findings=found.model_copy(update={"accounting": accounting})
+    )
+    page = render_dataset(shown)
     assert "<img src=x" not in page
     assert "</title><script>" not in page
 
@@ -158,7 +159,7 @@ def test_a_name_is_text_and_never_markup() -> None:
 def test_a_dataset_in_which_all_failed_is_a_page_too() -> None:
     """Whoever looks wants to know why."""
     rows = [row(outcome="failed", transfer_ns=None, error="Timeout")]
-    page = render_dataset(transfers.transfer_view("broken", "dataset", transfers_of(rows)))
+    page = render_dataset(transfers_of(rows))
     assert "Nothing was read to its end" in page
     assert drawn_figures(page) == {}
 
@@ -168,7 +169,7 @@ def test_transfers_left_out_of_the_points_are_counted() -> None:
     shown = transfers_of(ROWS)
     points = (shown.charts.points[0].model_copy(update={"left_out": 17}), *shown.charts.points[1:])
     charts = shown.charts.model_copy(update={"points": points})
-    page = render_dataset(transfers.transfer_view("many", "dataset", shown._replace(charts=charts)))
+    page = render_dataset(shown._replace(charts=charts))
     assert "17 of 240 have none" in page
 
 
