@@ -271,6 +271,11 @@ def rate(per_s: float) -> str:
     return fixed(per_s, 0) if per_s == round(per_s) else rounded(per_s)
 
 
+def throughput(per_s: float) -> str:
+    """Format throughput: `1,450 ops/s`."""
+    return f"{rate(per_s)} ops/s"
+
+
 def percent(share: float | None) -> str:
     """Format a share in per cent, with two digits; one below a tenth."""
     if share is None:

@@ -11,7 +11,7 @@ from tests.samples.results import changed, headline_rows, numbered, sample_page,
 from tests.unit.report.test_figures import data_of
 
 from stepbench.experiments.operations.report.scaling import describe_scaling, scaling_figures
-from stepbench.experiments.operations.report.words import connecting_parts, describe_operations, kind_per_s
+from stepbench.experiments.operations.report.section import connecting_parts, describe_window, kind_per_s
 from stepbench.experiments.report.headline import headline_lines
 from stepbench.report.run import window_rows
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def test_the_answer_is_one_sentence(run: RunSummary) -> None:
     """How long, how many a second, how many came to nothing."""
-    redis, dynamodb, *_ = (describe_operations(row) for row in window_rows(run.trials))
+    redis, dynamodb, *_ = (describe_window(row) for row in window_rows(run.trials))
     pattern = r"Median 0\.7\d+ ms \([\d.]+ to [\d.]+\), p99 [\d.]+ ms \([\d.]+ to [\d.]+\); "
     assert re.fullmatch(pattern + "1,450 ops/s with 10 clients; none failed.", redis)
     assert dynamodb.endswith("430 ops/s with 10 clients; 3 failed.")
@@ -32,7 +32,7 @@ def test_a_number_of_operations_is_told_with_its_wall_time(run: RunSummary) -> N
     row = window_rows(run.trials)[0]
     found = present(row.window.operations).model_copy(update={"wall_s": 4.02, "per_wall_s": 49.8, "clients": None})
     timed = replace(row, window=row.window.model_copy(update={"operations": found}))
-    assert describe_operations(timed).endswith("; 4,000 answered in 4.02 s of wall time, 49.8 ops/s; none failed.")
+    assert describe_window(timed).endswith("; 4,000 answered in 4.02 s of wall time, 49.8 ops/s; none failed.")
 
 
 def test_the_terminal_has_operations_a_minute_and_nothing_lost(run: RunSummary) -> None:

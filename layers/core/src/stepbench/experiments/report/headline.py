@@ -18,7 +18,6 @@ from stepbench.contracts.experiment import EXECUTION_LATENCY
 from stepbench.contracts.runs import RenderReportOutput
 from stepbench.errors import BLANKS, printable
 from stepbench.experiments.dataflow.report.words import describe_objects, first_media
-from stepbench.experiments.operations.report.words import format_throughput
 from stepbench.experiments.registry import experiment_of, experiments
 from stepbench.report.caveats import describe_conditions
 from stepbench.report.run import state_of, trial_labels, window_labels
@@ -110,7 +109,7 @@ def _window(window: WindowResult, name: str, p50: str) -> str:
     if window.latency_ms.p50.fell_behind:
         text += f" ({window.latency_ms.p50.reason})"
     if window.operations is not None:
-        text += f", {format_throughput(window.throughput_per_s)}"
+        text += f", {digits.throughput(window.throughput_per_s)}"
     return f"{name}: {text}" if name else text
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
 from stepbench.analysis.comparability import drop_setting
 from stepbench.contracts.published import QUANTILE_METRICS
-from stepbench.experiments.operations.report.words import format_kind
+from stepbench.report import document as doc
+from stepbench.report import numbers
 from stepbench.report.curves import curve_of, legend_of
 from stepbench.report.datasets import figure_parts
 from stepbench.report.run import columns, drawn_windows, short
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.chart_data import EcdfCurve
     from stepbench.contracts.findings import Replication
-    from stepbench.contracts.measures import PercentileRow
+    from stepbench.contracts.measures import KindResult, PercentileRow
     from stepbench.contracts.result import TrialResult
     from stepbench.report.curves import Legend
     from stepbench.report.run import Columns, Row, WindowRow
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     WindowCurve = tuple[WindowRow, EcdfCurve]
 
 
-@dataclass(frozen=True)
-class PercentileFigure:
+class PercentileFigure(NamedTuple):
     """It holds percentile curves that share axes; `work` is what they all did, where a figure is of one work."""
 
     percentiles: Columns
@@ -103,18 +102,51 @@ def _percent_below_all(share: float) -> float:
     return round(100 * share, max(3, 2 - math.floor(math.log10(left))))
 
 
+def format_kind(kind: KindResult) -> str:
+    """Format a kind's name: `read-modify-write`."""
+    return kind.kind.replace("_", "-")
+
+
 def format_percentile(value: float) -> str:
     """Format a percentile with all its nines: `99.90234375 %`."""
     return "max" if value >= 100 else f"{value:.10g} %"  # noqa: PLR2004 -- all
 
 
-def percentile_levels(rows: Sequence[WindowRow]) -> tuple[float, ...]:
-    """Return the percentiles of the table's columns."""
+def percentile_nodes(rows: Sequence[WindowRow], *, emulated: bool) -> Iterator[doc.Node]:
+    """Yield the table, and where published ones stand, each once."""
     tables = [row.window.operations.percentiles for row in rows if row.window.operations]
-    return tuple(each.percentile for each in max(tables, key=len, default=()))
+    levels = tuple(each.percentile for each in max(tables, key=len, default=()))
+    caption = (
+        "Service time by percentile, and how many operations took at most so long. Each column halves what is left to "
+        f"100{digits.NBSP}%, or more. A dash: no operation came so far."
+    )
+    columns = doc.columns("Operations", *map(format_percentile, levels))
+    bodies = (
+        doc.Body(tuple(_percentile_rows(row, levels)), (row.label, doc.badges(row.trial)), doc.of_window(row))
+        for row in rows
+    )
+    yield doc.Table("percentile-table", caption, columns, tuple(bodies), "reference")
+    found = dict.fromkeys(each.source for row in rows for each in _published_rows(row).values())
+    if found:
+        machine = " None of the ratios replicates a number of AWS's: this run was made on one machine."
+        text = f"Published percentiles and counts: {'; '.join(found)}.{machine if emulated else ''}"
+        yield doc.Sentence(text, "note")
 
 
-def percentile_tables(row: WindowRow) -> Iterator[tuple[str, tuple[PercentileRow, ...]]]:
+def _percentile_rows(row: WindowRow, levels: Sequence[float]) -> Iterator[doc.Row]:
+    for name, table in _tables(row):
+        cells = [*map(_percentile, table), *(doc.Cell(digits.NONE) for _ in range(len(levels) - len(table)))]
+        yield doc.Row(doc.Cell(name), tuple(cells), {"kind": name})
+    published = _published_rows(row)
+    if published:
+        found = [published.get(level) for level in levels]
+        cells = [_published(level, each) for level, each in zip(levels, found, strict=True)]
+        yield doc.Row(doc.Cell("published", style="sub"), tuple(cells), {"kind": "published"})
+        ratios = tuple(numbers.estimate("ratio", each.ratio if each else None, "ratio") for each in found)
+        yield doc.Row(doc.Cell("ours over it", style="sub"), ratios, {"kind": "ratio"})
+
+
+def _tables(row: WindowRow) -> Iterator[tuple[str, tuple[PercentileRow, ...]]]:
     """Yield the table of each kind where there are several, then of all."""
     found = row.window.operations
     if found is None:
@@ -124,7 +156,7 @@ def percentile_tables(row: WindowRow) -> Iterator[tuple[str, tuple[PercentileRow
     yield ("all" if len(found.kinds) != 1 else format_kind(found.kinds[0])), found.percentiles
 
 
-def published_percentiles(row: WindowRow) -> dict[float, Replication]:
+def _published_rows(row: WindowRow) -> dict[float, Replication]:
     """Return the rows of a published table of percentiles that are of this window, by per cent."""
     return {
         round(100 * QUANTILE_METRICS.get(each.metric, 1.0), 9): each
@@ -133,7 +165,23 @@ def published_percentiles(row: WindowRow) -> dict[float, Replication]:
     }
 
 
-def percentile_sources(rows: Sequence[WindowRow]) -> list[str]:
-    """Return where the published tables of percentiles stand, each once."""
-    found = (each for row in rows for each in published_percentiles(row).values())
-    return list(dict.fromkeys(each.source for each in found))
+def _percentile(each: PercentileRow) -> doc.Cell:
+    known = each.value_ms is not None
+    data: doc.Data = {"metric": "percentile", "percentile": each.percentile, "value": each.value_ms, "unit": "ms"}
+    count = doc.Span(digits.count(each.count), "interval") if known else ""
+    return doc.Cell(
+        (doc.Span(digits.latency(each.value_ms), "value"), count), {**data, "count": each.count if known else None}
+    )
+
+
+def _published(level: float, each: Replication | None) -> doc.Cell:
+    if each is None:
+        return doc.Cell(digits.NONE)
+    data: doc.Data = {
+        "metric": "published",
+        "percentile": level,
+        "value": each.published,
+        "count": each.published_count,
+    }
+    count = doc.Span(digits.count(each.published_count), "interval")
+    return doc.Cell((doc.Span(digits.latency(each.published), "value"), count), {**data, "unit": "ms"})

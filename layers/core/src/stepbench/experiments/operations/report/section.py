@@ -2,40 +2,95 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
 from stepbench.contracts.experiment import QUANTILES
-from stepbench.experiments.operations.report import words
-from stepbench.experiments.operations.report.percentiles import (
-    format_percentile,
-    percentile_figures,
-    percentile_levels,
-    percentile_sources,
-    percentile_tables,
-    published_percentiles,
-)
+from stepbench.experiments.operations.report.percentiles import format_kind, percentile_figures, percentile_nodes
 from stepbench.experiments.operations.report.scaling import scaling_figures, scaling_nodes, scaling_sentences
 from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.figures import Drawing
+from stepbench.report.run import describe_latency
 from stepbench.report.windows import CAVEATS, COUNT, PROVIDER, Field, off_page, quantile, window_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.findings import Replication
-    from stepbench.contracts.measures import KindResult, OperationsResult, PercentileRow, WindowResult
+    from stepbench.contracts.measures import ConnectingResult, KindResult, Latency, OperationsResult, WindowResult
     from stepbench.contracts.result import RunSummary
     from stepbench.experiments.operations.report.percentiles import PercentileFigure
     from stepbench.report.run import RunView, WindowRow
 
 QUESTION = "How fast is the store?"
 LEADS = False
-describe_window = words.describe_operations
 _QUANTILES = {name: "p99.9" if name == "p999" else name for name in QUANTILES}
 FEW_WINDOWS = 4
 """Kinds of operations of so many windows at most are not folded."""
+
+
+class ConnectingPart(NamedTuple):
+    """It is a part of operations that make their own connections; `share` of their service time, from 0 to 1."""
+
+    name: str
+    latency: Latency
+    share: float | None
+
+
+def describe_window(row: WindowRow) -> str:
+    """Answer for one window of operations: how long, how many a second, how many came to nothing."""
+    window, found = row.window, row.window.operations
+    clients = f" with {digits.counted(found.clients, 'client')}" if found and found.clients else ""
+    times = describe_latency(window.latency_ms, "p99")
+    done = (found and format_wall(found)) or digits.throughput(window.throughput_per_s)
+    return f"{times}; {done}{clients}; {_outcomes(found)}."
+
+
+def format_wall(found: OperationsResult) -> str:
+    """Format what a number of operations took: `200 answered in 4.02 s of wall time, 49.8 ops/s`; "" for a time."""
+    if found.wall_s is None or found.per_wall_s is None:
+        return ""
+    done = digits.count(sum(kind.ok for kind in found.kinds))
+    return f"{done} answered in {digits.rounded(found.wall_s)} s of wall time, {digits.throughput(found.per_wall_s)}"
+
+
+def _outcomes(found: OperationsResult | None) -> str:
+    kinds = found.kinds if found else ()
+    failed, unknown = sum(kind.failed for kind in kinds), sum(kind.unknown for kind in kinds)
+    sentences = [f"{digits.count(failed)} failed"] if failed else []
+    sentences += [f"{digits.count(unknown)} got no answer"] if unknown else []
+    return ", ".join(sentences) or "none failed"
+
+
+def kind_per_s(window: WindowResult, kind: KindResult) -> float:
+    """Return the kind's part of what was achieved a second."""
+    done = sum(each.ok for each in window.operations.kinds) if window.operations else 0
+    return window.throughput_per_s * kind.ok / done if done else 0.0
+
+
+def connecting_parts(found: ConnectingResult) -> tuple[ConnectingPart, ...]:
+    """Return what a service time is made of, in the order of time, and what is left unexplained."""
+    named = (
+        ("connect (TCP)", found.connect_ms),
+        ("TLS handshake", found.tls_ms),
+        ("authenticate", found.authenticate_ms),
+        ("operate", found.operate_ms),
+    )
+    present = [(name, latency) for name, latency in named if latency is not None]
+    sums = [latency.mean or 0.0 for _, latency in present]
+    accounted = 1 - found.unaccounted_share
+    return tuple(
+        ConnectingPart(name, latency, accounted * mean / sum(sums) if sum(sums) else None)
+        for (name, latency), mean in zip(present, sums, strict=True)
+    )
+
+
+def format_part_share(share: float | None) -> str:
+    """Format a share: `12 %`, `0.4 %`."""
+    if share is None or not math.isfinite(share):
+        return digits.NONE
+    return f"{digits.rounded(100 * share, 2)} %"
 
 
 def headline(summary: RunSummary) -> doc.Table | None:
@@ -64,7 +119,7 @@ def _clients(row: WindowRow) -> doc.Cell:
 
 def _throughput(row: WindowRow) -> doc.Cell:
     per_s = row.window.throughput_per_s
-    return numbers.value("throughput_per_s", per_s, words.format_throughput(per_s))
+    return numbers.value("throughput_per_s", per_s, digits.throughput(per_s))
 
 
 def _outcome(name: str) -> Field:
@@ -131,12 +186,7 @@ def _figure(place: int, figure: PercentileFigure) -> doc.Node:
 def _tables(measured: Sequence[WindowRow], *, emulated: bool) -> Iterator[doc.Node]:
     few = len(measured) <= FEW_WINDOWS
     yield doc.Fold("Each kind of operation in each window", (_kinds_table(measured),), plain=few)
-    notes: tuple[doc.Node, ...] = ()
-    if sources := percentile_sources(measured):
-        machine = " None of the ratios replicates a number of AWS's: this run was made on one machine."
-        text = f"Published percentiles and counts: {'; '.join(sources)}.{machine if emulated else ''}"
-        notes = (doc.Sentence(text, "note"),)
-    yield doc.Fold("Service time by percentile, with counts", (_percentile_table(measured), *notes))
+    yield doc.Fold("Service time by percentile, with counts", tuple(percentile_nodes(measured, emulated=emulated)))
     if connecting := [row for row in measured if row.window.operations and row.window.operations.connecting]:
         yield doc.Heading("A connection for each operation", name="connections")
         yield doc.Fold("What connecting takes of it, in a table", (_connecting_table(connecting),))
@@ -168,7 +218,7 @@ def _work(window: WindowResult, found: OperationsResult) -> Iterator[doc.Text]:
         yield f"{digits.rate(window.offered_per_s)}/s offered"
     if found.wall_s:
         yield "; "
-        yield doc.Span(words.format_wall(found), data={"metric": "wall_s", "value": found.wall_s})
+        yield doc.Span(format_wall(found), data={"metric": "wall_s", "value": found.wall_s})
     if found.retries:
         yield f"; retries after conflicts: {digits.count(found.retries)}"
     if window.errors:
@@ -176,15 +226,15 @@ def _work(window: WindowResult, found: OperationsResult) -> Iterator[doc.Text]:
 
 
 def _kind_rows(window: WindowResult, kind: KindResult) -> Iterator[doc.Row]:
-    per_s = words.kind_per_s(window, kind)
+    per_s = kind_per_s(window, kind)
     cells = (
         numbers.number("ok", kind.ok),
         numbers.harm("failed", kind.failed),
         numbers.harm("unknown", kind.unknown),
-        numbers.value("per_s", per_s, words.format_throughput(per_s)),
+        numbers.value("per_s", per_s, digits.throughput(per_s)),
         *(numbers.estimate(f"service_ms.{name}", getattr(kind.service_ms, name)) for name in _QUANTILES),
     )
-    served = (f"{words.format_kind(kind)} ", doc.Span(f"t2 {digits.MINUS} t1", "formula"))
+    served = (f"{format_kind(kind)} ", doc.Span(f"t2 {digits.MINUS} t1", "formula"))
     yield doc.Row(doc.Cell(served), cells, {"kind": kind.kind})
     responded = ("response ", doc.Span(f"t2 {digits.MINUS} t0", "formula"))
     cells = (
@@ -193,55 +243,6 @@ def _kind_rows(window: WindowResult, kind: KindResult) -> Iterator[doc.Row]:
         *(numbers.estimate(f"response_ms.{name}", getattr(kind.response_ms, name)) for name in _QUANTILES),
     )
     yield doc.Row(doc.Cell(responded, style="sub"), cells, {"kind": kind.kind, "response": True})
-
-
-def _percentile_table(measured: Sequence[WindowRow]) -> doc.Table:
-    levels = percentile_levels(measured)
-    caption = (
-        "Service time by percentile, and how many operations took at most so long. Each column halves what is left to "
-        f"100{digits.NBSP}%, or more. A dash: no operation came so far."
-    )
-    columns = doc.columns("Operations", *map(format_percentile, levels))
-    bodies = (
-        doc.Body(tuple(_percentile_rows(row, levels)), (row.label, doc.badges(row.trial)), doc.of_window(row))
-        for row in measured
-    )
-    return doc.Table("percentile-table", caption, columns, tuple(bodies), "reference")
-
-
-def _percentile_rows(row: WindowRow, levels: Sequence[float]) -> Iterator[doc.Row]:
-    for name, table in percentile_tables(row):
-        cells = [*map(_percentile, table), *(doc.Cell(digits.NONE) for _ in range(len(levels) - len(table)))]
-        yield doc.Row(doc.Cell(name), tuple(cells), {"kind": name})
-    published = published_percentiles(row)
-    if published:
-        found = [published.get(level) for level in levels]
-        cells = [_published(level, each) for level, each in zip(levels, found, strict=True)]
-        yield doc.Row(doc.Cell("published", style="sub"), tuple(cells), {"kind": "published"})
-        ratios = tuple(numbers.estimate("ratio", each.ratio if each else None, "ratio") for each in found)
-        yield doc.Row(doc.Cell("ours over it", style="sub"), ratios, {"kind": "ratio"})
-
-
-def _percentile(each: PercentileRow) -> doc.Cell:
-    known = each.value_ms is not None
-    data: doc.Data = {"metric": "percentile", "percentile": each.percentile, "value": each.value_ms, "unit": "ms"}
-    count = doc.Span(digits.count(each.count), "interval") if known else ""
-    return doc.Cell(
-        (doc.Span(digits.latency(each.value_ms), "value"), count), {**data, "count": each.count if known else None}
-    )
-
-
-def _published(level: float, each: Replication | None) -> doc.Cell:
-    if each is None:
-        return doc.Cell(digits.NONE)
-    data: doc.Data = {
-        "metric": "published",
-        "percentile": level,
-        "value": each.published,
-        "count": each.published_count,
-    }
-    count = doc.Span(digits.count(each.published_count), "interval")
-    return doc.Cell((doc.Span(digits.latency(each.published), "value"), count), {**data, "unit": "ms"})
 
 
 def _connecting_table(measured: Sequence[WindowRow]) -> doc.Table:
@@ -255,14 +256,14 @@ def _connecting_table(measured: Sequence[WindowRow]) -> doc.Table:
 
 def _connecting(row: WindowRow) -> doc.Body:
     found = row.window.operations.connecting if row.window.operations else None
-    parts = words.connecting_parts(found) if found else ()
-    share = words.format_part_share(found.unaccounted_share if found else None)
+    parts = connecting_parts(found) if found else ()
+    share = format_part_share(found.unaccounted_share if found else None)
     note = doc.Span(f"{share} in none of the parts", "note")
     rows = (
         doc.Row(
             doc.Cell(part.name),
             (
-                numbers.value("share", part.share, words.format_part_share(part.share)),
+                numbers.value("share", part.share, format_part_share(part.share)),
                 *(numbers.estimate(f"part_ms.{name}", getattr(part.latency, name)) for name in ("p50", "p90", "p99")),
             ),
             {"part": part.name},
