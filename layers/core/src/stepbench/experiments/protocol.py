@@ -8,7 +8,7 @@ function that plans loads no template. The type checker holds each to its protoc
 from __future__ import annotations
 
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Never, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,21 +183,26 @@ class Report(Protocol):
         """Answer for one window in a sentence."""
         ...
 
-    def headline(self, summary: RunSummary) -> Table | None:
+    def headline(self, summary: RunSummary, /) -> Table | None:
         """Return a table with a row for each window, for a page, Markdown and a terminal; None without any trial."""
         ...
 
-    def brief(self, summary: RunSummary) -> Iterator[Node]:
+    def brief(self, summary: RunSummary, /) -> Iterator[Node]:
         """Yield what Markdown has beside that table."""
         ...
 
-    def answers(self, run: RunView) -> Iterator[Node]:
+    def answers(self, run: RunView, /) -> Iterator[Node]:
         """Yield the answers that are about several windows."""
         ...
 
-    def sections(self, run: RunView) -> Iterator[Section]:
+    def sections(self, run: RunView, /) -> Iterator[Section]:
         """Yield the page's sections that only its trials have."""
         ...
+
+
+def nothing(_of: object, /) -> Iterator[Never]:
+    """Yield nothing: a report's part that an experiment leaves to what all share."""
+    yield from ()
 
 
 Part_co = TypeVar("Part_co", covariant=True)

@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.experiments.protocol import nothing
 from stepbench.report import document as doc
 from stepbench.report.run import describe_latency
 from stepbench.report.windows import CAVEATS, COUNT, LOST, PROVIDER, Field, bare_trigger, quantiles, window_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import RunSummary
-    from stepbench.report.run import RunView, WindowRow
+    from stepbench.report.run import WindowRow
 
 QUESTION = "How long after a write does the function run?"
 LEADS = False
+answers = sections = brief = nothing
 
 
 def headline(summary: RunSummary) -> doc.Table | None:
@@ -88,18 +90,3 @@ def _arrivals(window: WindowResult, kind: str) -> str:
     if missing == 0:
         return f"the one {kind} event arrived" if n == 1 else f"all {digits.count(n)} {kind} events arrived"
     return f"{digits.count(missing)} of {digits.counted(n, f'{kind} event')} had not arrived by the drain limit"
-
-
-def answers(run: RunView) -> Iterator[doc.Node]:  # noqa: ARG001 -- of the protocol
-    """Yield nothing that stands before the windows' own answers."""
-    yield from ()
-
-
-def sections(run: RunView) -> Iterator[doc.Section]:  # noqa: ARG001 -- of the protocol
-    """Yield no section beside those that all experiments share."""
-    yield from ()
-
-
-def brief(summary: RunSummary) -> Iterator[doc.Node]:  # noqa: ARG001 -- of the protocol
-    """Yield nothing that Markdown has beside the headline."""
-    yield from ()

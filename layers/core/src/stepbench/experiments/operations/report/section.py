@@ -9,6 +9,7 @@ from stepbench import digits
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.experiments.operations.report.percentiles import format_kind, percentile_figures, percentile_nodes
 from stepbench.experiments.operations.report.scaling import scaling_figures, scaling_nodes, scaling_sentences
+from stepbench.experiments.protocol import nothing
 from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.figures import Drawing
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 QUESTION = "How fast is the store?"
 LEADS = False
+brief = nothing
 _QUANTILES = {name: "p99.9" if name == "p999" else name for name in QUANTILES}
 FEW_WINDOWS = 4
 """Kinds of operations of so many windows at most are not folded."""
@@ -149,11 +151,6 @@ def answers(run: RunView) -> Iterator[doc.Node]:
     """Yield where more clients stop helping."""
     if run.summary.scaling:
         yield scaling_sentences(scaling_figures(run.summary))
-
-
-def brief(summary: RunSummary) -> Iterator[doc.Node]:  # noqa: ARG001 -- of the protocol
-    """Yield nothing that Markdown has beside the headline."""
-    yield from ()
 
 
 def sections(run: RunView) -> Iterator[doc.Section]:

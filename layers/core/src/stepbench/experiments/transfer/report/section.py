@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.experiments.protocol import nothing
 from stepbench.experiments.transfer.report import figures, tables, words
 from stepbench.experiments.transfer.report.words import CAVEATS, TransferView, pair_name, read_cells
 from stepbench.report import document as doc
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 QUESTION = ""
 """Each trial's section has its own."""
 LEADS = False
+answers = nothing
 FEW_PUBLISHED = 12
 """So many published numbers at most are not folded."""
 
@@ -32,11 +34,6 @@ def headline(summary: RunSummary) -> doc.Table | None:  # noqa: ARG001 -- of the
 def describe_window(row: WindowRow) -> str:
     """Return nothing: there is no window of transfers."""
     return row.label
-
-
-def answers(run: RunView) -> Iterator[doc.Node]:  # noqa: ARG001 -- of the protocol
-    """Yield nothing: the answers stand in each trial's section."""
-    yield from ()
 
 
 def brief(summary: RunSummary) -> Iterator[doc.Node]:
