@@ -16,10 +16,10 @@ from tests.samples.results import sample_manifest, sample_results, sample_summar
 from stepbench.contracts.documents import Failure
 from stepbench.contracts.result import Caveat, RunSummary, TrialResult
 from stepbench.experiments.report.headline import describe_status
-from stepbench.experiments.report.page import page_scripts, render_page
+from stepbench.experiments.report.page import render_page
 from stepbench.experiments.report.tables import render_csv
 from stepbench.observability import logger
-from stepbench.report.figures import json_for_script
+from stepbench.report.figures import json_for_script, page_scripts
 from stepbench.report.html import template_environment
 from stepbench_tools.cli.command import write, write_errors
 from stepbench_tools.junit import run_suite, to_xml
@@ -147,8 +147,8 @@ def page_of(text: str) -> str:
     summary, results = hostile_run(text)
     summary = summary.model_copy(update={"trials": summary.trials[:-1]})
     page = render_page(summary, results, sample_manifest("run-1"), {"name": "quick-unloaded", "question": text})
-    for script in page_scripts():
-        page = page.replace(script.body, "")
+    for script in page_scripts().values():
+        page = page.replace(script, "")
     return page
 
 

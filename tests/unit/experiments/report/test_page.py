@@ -8,15 +8,25 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.samples.comparisons import estimate, matrix, trial, window
 from tests.samples.estimates import present
-from tests.samples.results import changed, refused_result, sample_facts, sample_manifest, sample_page, sample_summary
+from tests.samples.results import (
+    changed,
+    refused_result,
+    sample_facts,
+    sample_manifest,
+    sample_page,
+    sample_results,
+    sample_summary,
+)
 
 from stepbench.contracts.documents import Failure
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.contracts.thresholds import DEFAULTS
-from stepbench.experiments.report.page import render_page
+from stepbench.experiments.report.page import answers, render_page
 from stepbench.report.figures import javascript
+from stepbench.report.groups import groups
 from stepbench.report.summary import TrialStore, missing_result, summarise
 
 if TYPE_CHECKING:
@@ -534,3 +544,20 @@ def test_event_times_stand_in_the_table_of_all_times_where_the_store_tells_them(
     )
     untold = section(sample_page((changed(told, windows=windows),)), "times")
     assert "t3" not in untold
+
+
+def test_repeats_have_one_sentence() -> None:
+    """Six of them would hide what they say; the range tells how far runs lie apart."""
+    run = sample_summary(sample_results()).model_copy(update={"trials": tuple(matrix("writers", {1: [1.0, 2.0, 1.5]}))})
+    ((label, _, text),) = answers(run, groups(run.trials))
+    assert label == "etcd.1"
+    arrived = f"all {3 * window(estimate(1)).n} events arrived."
+    assert text.startswith("Median 1.4 ms (0.6 to 3.4; runs 1.00 to 2.00), p90 2.9 ms (1.2 to 6.9; runs 2.00 to ")
+    assert text.endswith(arrived)
+
+
+def test_a_trial_without_repeats_has_its_own() -> None:
+    """With its own interval."""
+    run = sample_summary(sample_results()).model_copy(update={"trials": (trial("etcd", window(estimate(1))),)})
+    ((_, _, text),) = answers(run, groups(run.trials))
+    assert text.startswith("Median 1.000 ms (0.980 to 1.020)")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -140,3 +142,9 @@ def json_for_script(document: Any) -> str:  # noqa: ANN401 -- any JSON
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def page_scripts() -> dict[str, str]:
+    """Return the two scripts of every page by the hashes for its policy: what draws, and what has it drawn."""
+    texts = (javascript(), own_file("templates/page.js").read_text("utf-8"))
+    return {f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'": text for text in texts}

@@ -7,34 +7,34 @@ Every text that came from outside passes Jinja's escaping, that of `report.html`
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, get_args
 
 from jinja2 import PackageLoader
 from markupsafe import Markup
 
 from stepbench import digits
-from stepbench.experiments.registry import experiments
-from stepbench.experiments.report.answer import answer_section
+from stepbench.contracts.experiment import ExperimentName
+from stepbench.experiments.registry import experiment_of, experiments
+from stepbench.experiments.report.headline import describe_window, headline_tables
 from stepbench.report import document as doc
 from stepbench.report.accounting import accounting_section
-from stepbench.report.caveats import caveats_section, problems_section
+from stepbench.report.caveats import caveats_section, describe_conditions, problems_section
 from stepbench.report.clock_check import clock_section
-from stepbench.report.comparisons import published_section, share_rows, shares_section
+from stepbench.report.comparisons import published_section, share_rows, share_sentences, shares_section
 from stepbench.report.costs import cost_section
 from stepbench.report.deliveries import invocations_section, load_section
 from stepbench.report.distribution import distribution_section
-from stepbench.report.figures import javascript, json_for_script, own_file, page_data
-from stepbench.report.groups import groups
+from stepbench.report.figures import json_for_script, own_file, page_data, page_scripts
+from stepbench.report.groups import groups, groups_nodes
 from stepbench.report.html import template_environment, to_html
 from stepbench.report.matrix import repeats_section
-from stepbench.report.run import run_view
+from stepbench.report.run import run_view, window_rows
 from stepbench.report.steps import steps_section
-from stepbench.report.thresholds import describe_missed, thresholds_section
+from stepbench.report.thresholds import describe_all_kept, describe_missed, describe_undecided, thresholds_section
 from stepbench.report.times import over_time_section, times_section
+from stepbench.report.verdicts import of_settings, verdict_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,17 +42,14 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from stepbench.contracts.documents import Manifest
-    from stepbench.contracts.result import RunSummary, TrialResult
+    from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
     from stepbench.experiments.protocol import Report
     from stepbench.report.figures import Drawing
+    from stepbench.report.groups import TrialGroup
     from stepbench.report.run import RunView
 
-
-class Script(NamedTuple):
-    """It holds an inline script, and the hash by which the page's policy allows it."""
-
-    body: Markup
-    source: str
+MOST_BEFORE = 12
+"""Answers of more windows than these stand behind the table, folded."""
 
 
 def render_page(
@@ -153,7 +150,7 @@ def render_document(template: str, before: Sequence[doc.Node], after: Sequence[d
             links=(links(before), links(after)),
             answer=_answer(nodes),
             style=Markup(own_file("templates/page.css").read_text("utf-8")),  # noqa: S704 -- our own file
-            scripts=page_scripts(),
+            scripts={source: Markup(text) for source, text in page_scripts().items()},  # noqa: S704 -- our own files
             page_data=Markup(json_for_script(page_data([*drawings(nodes)]))),  # noqa: S704 -- escaped for its place
         )
     )
@@ -163,16 +160,6 @@ def _answer(nodes: Sequence[doc.Node]) -> str:
     """Return the name of the section that answers; the first, where there is none but of single trials."""
     names = [node.name for node in nodes if isinstance(node, doc.Section) and node.link]
     return "answer" if "answer" in names else names[0]
-
-
-def page_scripts() -> list[Script]:
-    """Return the two scripts of every page: what draws, and what has it drawn."""
-    return [_script(javascript()), _script(own_file("templates/page.js").read_text("utf-8"))]
-
-
-def _script(text: str) -> Script:
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return Script(Markup(text), f"'sha256-{digest}'")  # noqa: S704 -- our own files and the bundled runtime
 
 
 def drawings(nodes: Iterable[doc.Node]) -> Iterator[Drawing]:
@@ -205,3 +192,106 @@ def _environment() -> Environment:
     environment = template_environment(PackageLoader("stepbench.report"))
     environment.globals.update(digits=digits)
     return environment
+
+
+def answers(summary: RunSummary, groups: Sequence[TrialGroup]) -> tuple[tuple[str, TrialSummary, str], ...]:
+    """
+    Return all sentences on windows, with label and trial, in the order of the trials.
+
+    Those of groups stand where their first run would, and have its trial.
+    """
+    repeated = [group for group in groups if group.repeated]
+    firsts = {(group.trial.index, group.phase, group.window): group for group in repeated}
+    others = {(run.trial.index, group.phase, group.window) for group in repeated for run in group.runs}
+    found = []
+    for row in window_rows(summary.trials):
+        place = (row.trial.index, row.window.phase, row.window.name)
+        if place in firsts:
+            found.append((firsts[place].label, row.trial, describe_group(firsts[place])))
+        elif place not in others:
+            found.append((row.label, row.trial, describe_window(row)))
+    return tuple(found)
+
+
+def describe_group(group: TrialGroup) -> str:
+    """Describe the median and another quantile over the runs, with their ranges, and how many events never arrived."""
+    parts = []
+    for name, words in (("p50", "Median"), ("p99" if group.operations else "p90", "")):
+        over = group.quantile_over_runs(name).shown
+        if over.value:
+            within = [over.interval.strip("[]").replace(", ", " to "), over.note]
+            parts.append(f"{words or name} {over.value} {over.unit} ({'; '.join(filter(None, within))})")
+        else:
+            parts.append(f"{words or name}: {over.note}")
+    return f"{', '.join(parts)}, over {digits.counted(len(group.runs), 'run')}; {_came_to_nothing(group)}."
+
+
+def _came_to_nothing(group: TrialGroup) -> str:
+    windows = [run.window for run in group.runs]
+    if group.operations:
+        failed = sum(window.failed + window.unknown for window in windows)
+        return f"{digits.count(failed)} of {digits.count(sum(window.sent for window in windows))} failed"
+    lost = sum(window.latency_ms.missing for window in windows)
+    n = sum(window.n for window in windows)
+    if lost:
+        return f"{digits.count(lost)} of {digits.count(n)} lost"
+    return "the one event arrived" if n == 1 else f"all {digits.count(n)} events arrived"
+
+
+def answer_section(run: RunView, groups: Sequence[TrialGroup]) -> doc.Section:
+    """Return the section; `groups` are the run's."""
+    reports = _reports(run)
+    asked = run.summary.question or " ".join(report.QUESTION for report in reports)
+    return doc.Section("answer", asked, tuple(_nodes(run, reports, groups)), link="Answer")
+
+
+def _reports(run: RunView) -> list[Report]:
+    """Return the reports of the experiments with windows; of a run that measured nothing that of triggers."""
+    found = {view.summary.experiment for view in run.loaded} or {"trigger"}
+    return [experiment_of(name).report for name in get_args(ExperimentName) if name in found]
+
+
+def _nodes(run: RunView, reports: Sequence[Report], groups: Sequence[TrialGroup]) -> Iterator[doc.Node]:
+    summary = run.summary
+    yield from _before(run)
+    leading = [(report, node) for report in reports for node in report.answers(run)]
+    yield from (node for _, node in leading)
+    if shares := share_rows(summary.shares, summary.trials):
+        yield share_sentences(shares)
+    found = answers(summary, groups)
+    led = any(report.LEADS and isinstance(node, doc.Sentences) for report, node in leading)
+    behind = of_settings(summary) or len(run.rows) > MOST_BEFORE or led
+    said = tuple(doc.named(label, trial, text) for label, trial, text in found)
+    sentences = (doc.Sentences(said, "The others in sentences"),) if said else ()
+    yield from () if behind else sentences
+    yield from verdict_nodes(summary, run.latency_title)
+    yield from _tables(run, groups)
+    if behind and sentences:
+        yield doc.Fold("Each in a sentence", sentences)
+
+
+def _before(run: RunView) -> Iterator[doc.Node]:
+    summary = run.summary
+    if conditions := describe_conditions(summary.trials):
+        yield doc.Sentence(conditions, "conditions")
+    if undecided := describe_undecided(summary):
+        yield doc.Sentence(f"{doc.sentence_case(undecided)}.", "notice undecided")
+    if kept := describe_all_kept(summary):
+        yield doc.Sentence(kept, "notice kept")
+    if not run.rows:
+        yet = (
+            " yet. The errors above say what to mend; the records that exist lie below ",
+            doc.Span("trials/", "code"),
+            " beside this page",
+        )
+        yield doc.Sentence(("No trial measured anything, so there is no answer", yet if run.trials else "", "."))
+
+
+def _tables(run: RunView, groups: Sequence[TrialGroup]) -> Iterator[doc.Node]:
+    """Yield the tables of all windows, behind that of groups where runs are repeated."""
+    tables = tuple(table for table in headline_tables(run.summary) if table.columns_of("page"))
+    if any(group.repeated for group in groups):
+        yield from groups_nodes(groups, run.summary.trials, run.latency_title)
+        yield doc.Fold("Each run by itself", tables)
+    else:
+        yield from tables
