@@ -26,13 +26,13 @@ from benchmarks.transfer import BUCKET, KEYS, gateway
 
 from stepbench_tools.local.stores.cassandra.configuration import as_released
 from stepbench_tools.local.stores.cassandra.node import start_cassandra
-from stepbench_tools.local.stores.valkey import start_valkey
+from stepbench_tools.local.stores.wheels import start_valkey
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 QUESTION = "How quickly do functions' blobs get to a store and back, and what does it take, beside the usual libraries?"
 NOTES = (

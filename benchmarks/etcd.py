@@ -33,7 +33,7 @@ from stepbench.drivers.etcd.operations import CLIENTS_PER_CHANNEL, EtcdOperation
 from stepbench.drivers.etcd.trigger import EtcdDriver
 from stepbench.load.process import gc_paused
 from stepbench.model.request import Outcome, Request
-from stepbench_tools.local.stores.etcd import start_etcd
+from stepbench_tools.local.stores.wheels import start_etcd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

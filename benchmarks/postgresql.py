@@ -36,7 +36,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.postgresql.operations import PostgresqlOperations
 from stepbench.load.closed_loop import Offer
 from stepbench.model.request import Outcome, Request, perform
-from stepbench_tools.local.processes import wheel_folder
+from stepbench_tools.local.stores import wheel_folder
 from stepbench_tools.local.stores.certificates import make_certificates
 from stepbench_tools.local.stores.postgresql import TLS_WHEEL, discard_postgresql, start_postgresql_with_tls
 

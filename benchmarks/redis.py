@@ -28,7 +28,7 @@ from benchmarks.result import Case, Goal, Measure
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.plan import TrialSpec
 from stepbench.drivers.redis.operations import RedisOperations
-from stepbench_tools.local.stores.valkey import start_valkey
+from stepbench_tools.local.stores.wheels import start_valkey
 
 QUESTION = "How long do SET and GET take in Redis, and how many can be done, beside redis-benchmark?"
 KEY, VALUE = b"k" * 59, b"v" * 889
@@ -112,7 +112,7 @@ def measure(asked: argparse.Namespace) -> command.Found:
             _profile(subject_of(endpoint, "SET", asked.profile, REQUESTS[asked.profile]))
             return command.Found(())
         tool = _tool(asked)
-        peer = f"{_version(tool)} ({server})"
+        peer = f"{_etcd_version(tool)} ({server})"
         divisor = _QUICK_DIVISOR if asked.quick else 1
         subjects = [
             subject_of(endpoint, operation, clients, REQUESTS[clients] // divisor)
@@ -130,7 +130,7 @@ def _tool(asked: argparse.Namespace) -> str:
     return str(tool)
 
 
-def _version(tool: str) -> str:
+def _etcd_version(tool: str) -> str:
     """Return the tool's name and version: "redis-benchmark 7.0.15"."""
     return f"{Path(tool).name} {command.run_program([tool, '--version']).split()[1]}"
 

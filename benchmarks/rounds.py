@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.workload import Workload
     from stepbench.drivers.protocol import Driver
     from stepbench.records.formats.columns import Rows
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 _DRAIN_S = 5
 MOST_OPERATIONS = 5_000_000

@@ -17,10 +17,11 @@ from stepbench.services import Services, connect
 from stepbench.settings import Settings
 from stepbench_tools.local.emulator.server import emulator_name, start_emulator
 from stepbench_tools.local.paths import Paths
-from stepbench_tools.local.processes import LocalStore, terminate
+from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stack import local_client
-from stepbench_tools.local.stores.etcd import start_etcd
+from stepbench_tools.local.stores import LocalStore
 from stepbench_tools.local.stores.postgresql import discard_postgresql, start_postgresql
+from stepbench_tools.local.stores.wheels import start_etcd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from stepbench.drivers.protocol import Driver
     from stepbench.model.request import Request
     from stepbench.services import Services
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 

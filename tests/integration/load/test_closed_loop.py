@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 CLIENTS, LIMIT_S = 10, 30

@@ -34,14 +34,14 @@ from stepbench.stages.prepare_target import prepare_target
 from stepbench.stages.run_writer import Bench, run_writer
 from stepbench.stages.tear_down_target import tear_down_target
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.valkey import start_valkey
+from stepbench_tools.local.stores.wheels import start_valkey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.result import Accounting
     from stepbench.records.join.joined import Joined
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 LEAD_S = 3

@@ -32,7 +32,7 @@ from stepbench.services import Services, connect
 from stepbench.stages.check_precision import check_precision
 from stepbench.stages.run_writer import Bench, run_writer
 from stepbench.stages.watch_changes import WatchPace, watch_changes
-from stepbench_tools.local.processes import LocalStore
+from stepbench_tools.local.stores import LocalStore
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 ROOT = Path(__file__).parents[3]

@@ -14,13 +14,13 @@ from stepbench.clock import AnchoredClock
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.resp.connection import RespConnected, connect_resp
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.valkey import start_valkey
+from stepbench_tools.local.stores.wheels import start_valkey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sized
 
     from stepbench.wire.resp.connection import RespConnection
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 LIMIT_S = 20
 DEBUG = {"enable-debug-command": "yes"}

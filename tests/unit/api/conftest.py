@@ -6,7 +6,7 @@ import base64
 import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
@@ -15,6 +15,9 @@ from tests.samples.services import MemoryServices
 from tests.support.fake_clock import FakeClock
 
 from stepbench.api import app, datasets
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
 
 MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:stack-Benchmark"
 ANNA, BERT = (f"arn:aws:sts::000000000000:assumed-role/{name}/session" for name in ("anna", "bert"))
@@ -47,7 +50,7 @@ class StepFunctions:
 class S3:
     """It knows which documents a bucket has, and makes links."""
 
-    objects: dict[str, bytes]
+    objects: MutableMapping[str, bytes]
 
     def head_object(self, *, Bucket: str, Key: str) -> None:  # noqa: N803 -- boto3's
         """Find a document, or not."""

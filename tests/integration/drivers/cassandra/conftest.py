@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from stepbench.wire.cql.connection import CqlConnection
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
     from stepbench_tools.local.stores.certificates import Certificates
 
 PASSWORDS = {

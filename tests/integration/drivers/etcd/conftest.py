@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import FaultProxy, Framing
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 LIMITS = EtcdLimits(write_s=SILENT_LIMIT_S, control_s=SILENT_LIMIT_S)
 

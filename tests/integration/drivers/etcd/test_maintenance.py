@@ -13,7 +13,7 @@ from tests.support.contracts.trigger_subject import contract_spec, contract_writ
 from stepbench.contracts.workload import Kind
 from stepbench.model.request import Outcome, Request, perform
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.etcd import start_etcd
+from stepbench_tools.local.stores.wheels import start_etcd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,14 +20,14 @@ from stepbench.drivers.etcd.cluster import EtcdLimits
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.request import Outcome, perform
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.etcd import start_etcd_members
+from stepbench_tools.local.stores.wheels import start_etcd_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.drivers.etcd.trigger import EtcdDriver
     from stepbench.model.request import Request
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMITS = EtcdLimits(write_s=5.0)

@@ -23,10 +23,11 @@ from stepbench.drivers.etcd.cluster import EtcdLimits
 from stepbench.drivers.etcd.trigger import EtcdDriver
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.model.request import Outcome, Request, perform
-from stepbench_tools.local.processes import terminate, wheel_folder
+from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.programs import run_program
+from stepbench_tools.local.stores import wheel_folder
 from stepbench_tools.local.stores.certificates import make_certificates
-from stepbench_tools.local.stores.etcd import start_etcd
+from stepbench_tools.local.stores.wheels import start_etcd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
     from stepbench_tools.local.stores.certificates import Certificates
 
 RECEIVER = "arn:aws:lambda:eu-central-1:000000000000:function:stepbench-ReceiveEvents"

@@ -13,7 +13,7 @@ from tests.samples.lambda_api import LambdaApi, lambda_api
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 INVOKE = "SELECT * FROM aws_lambda.invoke('receiver', '{\"a\": 1}'::json)"

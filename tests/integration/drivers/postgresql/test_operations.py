@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from stepbench.drivers.protocol import Driver
     from stepbench.model.request import Result
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
     from stepbench_tools.local.stores.certificates import Certificates
 
 pytestmark = pytest.mark.stores

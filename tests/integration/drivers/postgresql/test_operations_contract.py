@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import FaultProxy, Framing
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 20

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepbench.drivers.access import Endpoint
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
     from stepbench_tools.local.stores.certificates import Certificates
 
 pytestmark = pytest.mark.stores

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.sql.access import Access
     from stepbench.services import Services
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 20

@@ -15,13 +15,13 @@ from stepbench.drivers.access import ServerLimits
 from stepbench.drivers.redis.operations import RedisOperations
 from stepbench.settings import Settings
 from stepbench_tools.local.processes import free_port, terminate, wait_until
-from stepbench_tools.local.stores.valkey import start_valkey
+from stepbench_tools.local.stores.wheels import start_valkey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
     Start = Callable[..., LocalStore]
     """It starts a server with these settings."""

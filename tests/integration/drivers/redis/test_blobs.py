@@ -17,7 +17,7 @@ from stepbench.drivers.redis.blobs import RedisBlobs
 from stepbench.model.request import Outcome
 from stepbench.settings import Settings
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.valkey import start_redis_with_tls
+from stepbench_tools.local.stores.wheels import start_redis_with_tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import FaultProxy, Framing
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
     from stepbench_tools.local.stores.certificates import Certificates
 
 pytestmark = pytest.mark.stores

@@ -27,7 +27,7 @@ from stepbench.model.errors import WITHDRAWN
 from stepbench.model.request import CoroutineRequest, Outcome, Request, Result, perform, result_of
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.certificates import make_certificates
-from stepbench_tools.local.stores.valkey import start_redis_with_tls
+from stepbench_tools.local.stores.wheels import start_redis_with_tls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.redis.operations import RedisOperations
     from stepbench.model.request import PendingRequest
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 LARGE = {"record": {"shape": "blob", "value_bytes": 350_000}, "mix": {"insert": 1}}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.redis.operations import RedisOperations
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 WAITING = "06"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
     from stepbench.model.request import ChangeBatch
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 15

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 LOAD = ShortLoad(rate_per_s=500, count=200)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stepbench_tools.local.processes import LocalStore
     from stepbench_tools.local.state import EnvironmentState
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 FEW = (environment.ETCD, environment.REFERENCE)

@@ -26,15 +26,15 @@ from stepbench_tools.local.floors import InvokeProbe, measure_floors
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stack import RECEIVER as RECEIVER_OUTPUT
 from stepbench_tools.local.stack import emulator_session, local_client, table
-from stepbench_tools.local.stores.etcd import start_etcd
+from stepbench_tools.local.stores.wheels import start_etcd
 from stepbench_tools.local.watch_floor import WatchProbe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stepbench_tools.local.emulator.server import Emulator
-    from stepbench_tools.local.processes import LocalStore
     from stepbench_tools.local.stack import Stack
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 LIMIT_S = 60

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import psycopg
@@ -20,11 +20,11 @@ from tests.support.listening import listening_addresses
 
 from stepbench.contracts.rules import COMPACTION_S, QUOTA_BYTES
 from stepbench.errors import LocalEnvironmentError
-from stepbench_tools.local.processes import await_end, family, identify, spawn, terminate, wait_until, wheel_folder
+from stepbench_tools.local import processes
+from stepbench_tools.local.processes import await_end, family, identify, spawn, terminate, wait_until
 from stepbench_tools.local.programs import run_program
-from stepbench_tools.local.stores import etcd, postgresql, valkey
+from stepbench_tools.local.stores import postgresql, wheel_folder, wheels
 from stepbench_tools.local.stores.certificates import Certificates, make_certificates
-from stepbench_tools.local.stores.etcd import start_etcd, start_etcd_members
 from stepbench_tools.local.stores.postgresql import (
     UNPRIVILEGED_USER,
     WHEEL,
@@ -32,14 +32,20 @@ from stepbench_tools.local.stores.postgresql import (
     start_postgresql,
     start_postgresql_with_tls,
 )
-from stepbench_tools.local.stores.valkey import start_redis_with_and_without_tls, start_redis_with_tls, start_valkey
+from stepbench_tools.local.stores.wheels import (
+    start_etcd,
+    start_etcd_members,
+    start_redis_with_and_without_tls,
+    start_redis_with_tls,
+    start_valkey,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import ModuleType
 
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 
@@ -58,15 +64,15 @@ def no_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-def record_spawns(monkeypatch: pytest.MonkeyPatch, store: ModuleType) -> list[int]:
-    """Return a list that will hold the pids of what the store's module starts."""
+def record_spawns(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[int]:
+    """Return a list that will hold the pids of what is started by a module."""
     started: list[int] = []
 
-    def recording(argv: Sequence[str | Path], *, log: Path, cwd: Path) -> int:
-        started.append(spawn(argv, log=log, cwd=cwd))
+    def recording(argv: Sequence[str | Path], **options: Any) -> int:  # noqa: ANN401 -- `spawn`'s own
+        started.append(spawn(argv, **options))
         return started[-1]
 
-    monkeypatch.setattr(store, "spawn", recording)
+    monkeypatch.setattr(module, "spawn", recording)
     return started
 
 
@@ -188,9 +194,9 @@ def test_an_etcd_that_does_not_come_up_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: int
 ) -> None:
     """A half-started server would hold its port and its directory."""
-    started = record_spawns(monkeypatch, etcd)
-    monkeypatch.setattr(etcd, "fetch_direct", lambda *_url, **_timeout: (200, b""))
-    monkeypatch.setattr(etcd, "_START_LIMIT_S", 0.1)
+    started = record_spawns(monkeypatch, wheels)
+    monkeypatch.setattr(wheels, "fetch_direct", lambda *_url, **_timeout: (200, b""))
+    monkeypatch.setattr(wheels, "_START_LIMIT_S", 0.1)
     with pytest.raises(LocalEnvironmentError, match="etcd-1 serves"):
         start_etcd_members(tmp_path, members)
     assert len(started) == members
@@ -263,7 +269,7 @@ def test_a_server_that_does_not_start_shows_why_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A half-started server would hold its port and its directory."""
-    started = record_spawns(monkeypatch, valkey)
+    started = record_spawns(monkeypatch, processes)
     with pytest.raises(LocalEnvironmentError, match="Bad directive"):
         start_valkey(tmp_path, {"no-such-setting": "1"})
     assert started

@@ -26,7 +26,7 @@ from stepbench.wire.http2.grpc_connection import (
     http2_tls_context,
 )
 from stepbench_tools.local.processes import terminate
-from stepbench_tools.local.stores.etcd import start_etcd
+from stepbench_tools.local.stores.wheels import start_etcd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tests.support.fault_proxy import FaultProxy
 
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
     from stepbench_tools.local.stores.certificates import Certificates
 
 pytestmark = pytest.mark.stores

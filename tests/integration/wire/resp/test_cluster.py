@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.integration.wire.conftest import Connect
 
     from stepbench.wire.resp.connection import RespConnection
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 30

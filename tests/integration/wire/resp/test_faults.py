@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from stepbench.wire.resp import Reply
     from stepbench.wire.resp.connection import RespAnswer
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
     Ended = list[tuple[int, Reply, str]]
     """Of each command by its number, in the order in which they were told."""

@@ -16,7 +16,7 @@ from stepbench.wire.resp.requests import encode_command
 from stepbench.wire.socket import OutgoingBytes
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.certificates import Certificates
-from stepbench_tools.local.stores.valkey import start_redis_with_tls
+from stepbench_tools.local.stores.wheels import start_redis_with_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.integration.wire.conftest import Connect
 
     from stepbench.wire.resp import Reply
-    from stepbench_tools.local.processes import LocalStore
+    from stepbench_tools.local.stores import LocalStore
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 30

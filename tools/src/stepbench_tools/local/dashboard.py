@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from stepbench.contracts.base import Contract
-from stepbench_tools.local.processes import ProcessId, free_port, identify, spawn, wait_for_start
+from stepbench_tools.local.processes import ProcessId, free_port, identify, start_server
 from stepbench_tools.local.proxy import Server
 from stepbench_tools.local.stack import Upstream, local_stack
 from stepbench_tools.local.state import read_state
@@ -40,14 +40,14 @@ def start_dashboard(paths: Paths) -> str:
     running = _find(paths.data)
     if running is not None and running.process.find():
         return running.address
-    log = paths.logs / "dashboard.log"
-    pid = spawn([sys.executable, "-m", __name__, str(paths.home), str(paths.data)], log=log)
-
-    def serves() -> bool:
-        found = _find(paths.data)
-        return found is not None and found.process.pid == pid
-
-    wait_for_start("the dashboard has started", serves, timeout_s=_START_S, pid=pid, log=log)
+    _file(paths.data).unlink(missing_ok=True)
+    start_server(
+        "the dashboard has started",
+        [sys.executable, "-m", __name__, str(paths.home), str(paths.data)],
+        lambda: _find(paths.data) is not None,
+        timeout_s=_START_S,
+        log=paths.logs / "dashboard.log",
+    )
     found = _find(paths.data)
     return found.address if found else ""
 

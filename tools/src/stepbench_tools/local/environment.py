@@ -22,7 +22,7 @@ import psutil
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench_tools.local.emulator.server import CHOICE, answers, emulator_name, start_emulator
-from stepbench_tools.local.processes import LocalStore, family, terminate
+from stepbench_tools.local.processes import family, terminate
 from stepbench_tools.local.state import (
     STATE,
     EnvironmentState,
@@ -33,11 +33,12 @@ from stepbench_tools.local.state import (
     running_server,
     write_state,
 )
+from stepbench_tools.local.stores import LocalStore
 from stepbench_tools.local.stores.postgresql import discard_postgresql
 from stepbench_tools.local.stores.references import start_clock_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from stepbench_tools.local.paths import Paths
     from stepbench_tools.local.stores.certificates import Certificates
@@ -54,8 +55,13 @@ CASSANDRA, CASSANDRA_CONTROL = "cassandra", "cassandra-control"
 ON_DEMAND = (CASSANDRA,)
 """Stores that take too long to start, and too much memory, for those who do not need them."""
 _CERTIFICATES, AUTHORITY = "certificates", "authority.crt"
-_MODULES = {REDIS: "valkey", REDIS_TLS: "valkey", POSTGRESQL_TLS: "postgresql", CASSANDRA: "cassandra.supervised"}
-"""Modules that start a store under another name than theirs."""
+_MODULES = {
+    **dict.fromkeys((ETCD, REDIS, REDIS_TLS), "wheels"),
+    **dict.fromkeys((POSTGRESQL, POSTGRESQL_TLS), "postgresql"),
+    REFERENCE: "references",
+    CASSANDRA: "cassandra.node",
+}
+"""The modules that start stores, imported only then, since their libraries are optional."""
 
 
 def is_up(paths: Paths) -> bool:
@@ -206,41 +212,32 @@ def _start_one(
 
 def start_store(name: str, paths: Paths, lambda_endpoint: str, etcd_members: int = 1) -> tuple[LocalStore, ...]:
     """
-    Start one local store, etcd with so many members; imports its module only now, since its libraries are optional.
+    Start one local store, etcd with so many members.
 
     Raises:
         LocalEnvironmentError: it cannot start on this machine.
     """
-    directory = paths.data / name
-    directory.mkdir(parents=True, exist_ok=True)
-    module = _import_optional(_MODULES.get(name, name))
+    if name not in _MODULES:
+        message = f"no {name} can be started here; the stores are {', '.join((*LOCAL_STORES, *ON_DEMAND))}"
+        raise LocalEnvironmentError(message)
+    folder, module = paths.data / name, _import_optional(_MODULES[name])
+    folder.mkdir(parents=True, exist_ok=True)
+    start: Mapping[str, Callable[[], LocalStore | tuple[LocalStore, ...]]] = {
+        ETCD: lambda: (
+            module.start_etcd_members(folder, etcd_members) if etcd_members > 1 else module.start_etcd(folder)
+        ),
+        POSTGRESQL: lambda: module.start_postgresql(folder, lambda_endpoint),
+        POSTGRESQL_TLS: lambda: module.start_postgresql_with_tls(folder, certificates(paths)),
+        REDIS: lambda: module.start_valkey(folder),
+        REDIS_TLS: lambda: module.start_redis_with_and_without_tls(folder, certificates(paths)),
+        REFERENCE: lambda: module.start_reference(folder),
+        CASSANDRA: lambda: module.start_supervised(folder, paths),
+    }
     try:
-        match name:
-            case "postgresql":
-                store: LocalStore = module.start_postgresql(directory, lambda_endpoint)
-            case "postgresql_tls":
-                store = module.start_postgresql_with_tls(directory, certificates(paths))
-            case "redis":
-                store = module.start_valkey(directory)
-            case "redis_tls":
-                both: tuple[LocalStore, ...] = module.start_redis_with_and_without_tls(directory, certificates(paths))
-                return both
-            case "reference":
-                store = module.start_reference(directory)
-            case "etcd" if etcd_members > 1:
-                cluster: tuple[LocalStore, ...] = module.start_etcd_members(directory, etcd_members)
-                return cluster
-            case "etcd":
-                store = module.start_etcd(directory)
-            case "cassandra":
-                node_and_control: tuple[LocalStore, ...] = module.start_supervised(directory, paths)
-                return node_and_control
-            case _:
-                message = f"no {name} can be started here; the stores are {', '.join((*LOCAL_STORES, *ON_DEMAND))}"
-                raise LocalEnvironmentError(message)
+        started = start[name]()
     except (OSError, subprocess.SubprocessError) as error:
         raise LocalEnvironmentError(str(error)) from error
-    return (store,)
+    return started if isinstance(started, tuple) else (started,)
 
 
 def certificates(paths: Paths) -> Certificates:

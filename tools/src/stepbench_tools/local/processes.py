@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import http.client
-import importlib.util
 import os
 import pwd
 import secrets
@@ -42,24 +41,6 @@ _USERS = ("AWS_", "BOTO_CONFIG", "CASSANDRA_", "ETCD", "PG", "REDISCLI_", "VALKE
 
 
 @dataclass(frozen=True)
-class LocalStore:
-    """
-    The store is a local server that is up.
-
-    Attributes:
-        name: as in a target's `store` (`etcd`, `postgresql`).
-        version: of the server, as it reports itself, with where it came from ("3.5.1 (wheel)").
-        endpoint: what the stack's parameter takes (`host:port`, for PostgreSQL `host:port/database`).
-        pids: every process to end, parents first; their children are found when they are ended.
-    """
-
-    name: str
-    version: str
-    endpoint: str
-    pids: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class ProcessId:
     """The id names a process for good: a pid alone may by now belong to another program."""
 
@@ -92,20 +73,6 @@ def describe_process(pid: str) -> str:
     except (ValueError, psutil.Error):  # it has ended meanwhile, or is another user's
         return f"another stepbench (pid {pid or 'unknown'})"
     return f"`{command}` (pid {pid}, since {since:%Y-%m-%d %H:%M:%S} UTC)"
-
-
-def wheel_folder(package: str, product: str) -> Path:
-    """
-    Return the folder of a wheel's package, which is not imported: that may warn, or bring a client library.
-
-    Raises:
-        LocalEnvironmentError: the wheel is not installed.
-    """
-    found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
-        message = f"{product} is not installed; pip install 'stepbench[local]'"
-        raise LocalEnvironmentError(message)
-    return Path(found.origin).resolve().parent
 
 
 def free_port() -> int:
@@ -232,13 +199,30 @@ def wait_until(
         time.sleep(_POLL_S)
 
 
-def wait_for_start(what: str, serves: Callable[[], bool], *, timeout_s: float, pid: int, log: Path | None) -> None:
-    """Wait as `wait_until` for a server that was just spawned; whatever ends the waiting early ends the server, too."""
+def start_server(  # noqa: PLR0913 -- as `spawn` and `wait_until` take them
+    what: str,
+    argv: Sequence[str | Path],
+    serves: Callable[[], bool],
+    *,
+    timeout_s: float,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    user: str | None = None,
+) -> int:
+    """
+    Start a server as `spawn` does, and wait as `wait_until` until it serves; return its pid.
+
+    Raises:
+        LocalEnvironmentError: it did not come up. It has ended then, as after whatever else ends the waiting.
+    """
+    pid = spawn(argv, log=log, env=env, cwd=cwd, user=user)
     try:
         wait_until(what, serves, timeout_s=timeout_s, pid=pid, log=log)
     except BaseException:
         terminate([pid])
         raise
+    return pid
 
 
 def fetch_direct(url: str, timeout_s: float) -> tuple[int, bytes]:

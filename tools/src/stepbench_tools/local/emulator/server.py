@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench_tools.local.processes import LOOPBACK, fetch_direct, free_port, spawn, wait_for_start
+from stepbench_tools.local.processes import LOOPBACK, fetch_direct, free_port, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -172,10 +172,15 @@ def start_emulator(paths: Paths, *, wait_scale: float = 1, concurrency: int | No
     command: list[str | Path] = [paths.tool(kind.tool, "python"), "-P", Path(__file__).with_name("start.py"), chosen]
     if concurrency is not None:
         environment[kind.concurrency] = str(concurrency)
-    pid = spawn(command, log=log, env=environment, cwd=scratch)
     endpoint = f"http://{LOOPBACK}:{port}"
-    wait_for_start(
-        f"the emulator answers at {endpoint}", lambda: _is_healthy(endpoint), timeout_s=kind.start_s, pid=pid, log=log
+    pid = start_server(
+        f"the emulator answers at {endpoint}",
+        command,
+        lambda: _is_healthy(endpoint),
+        timeout_s=kind.start_s,
+        log=log,
+        env=environment,
+        cwd=scratch,
     )
     return Emulator(kind.name, endpoint, (pid,))
 

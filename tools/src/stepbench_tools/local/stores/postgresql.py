@@ -24,16 +24,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench_tools.local.processes import (
-    LOOPBACK,
-    LocalStore,
-    free_port,
-    has_ended,
-    spawn,
-    wait_for_start,
-    wheel_folder,
-)
+from stepbench_tools.local.processes import LOOPBACK, free_port, has_ended, start_server
 from stepbench_tools.local.programs import run_program
+from stepbench_tools.local.stores import LocalStore, wheel_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,13 +99,14 @@ def serve(name: str, installation: Installation, directory: Path, settings: Mapp
     """
     _initialise(installation, directory / "initdb.log")
     port = free_port()
-    pid, log = _spawn_server(installation, directory, port, settings)
-    wait_for_start(
+    pid = start_server(
         f"PostgreSQL serves at {LOOPBACK}:{port}",
+        _command(installation, port, settings),
         lambda: _is_ready(installation, port),
         timeout_s=_START_LIMIT_S,
-        pid=pid,
-        log=log,
+        log=directory / "postgresql.log",
+        cwd=installation.home,
+        user=installation.user,
     )
     return LocalStore(
         name, f"{_version(installation)} (wheel)", f"{LOOPBACK}:{port}/postgres", (pid, _postmaster(installation))
@@ -171,9 +165,7 @@ def _initialise(installation: Installation, log: Path) -> None:
     log.write_text(output)
 
 
-def _spawn_server(
-    installation: Installation, directory: Path, port: int, settings: Mapping[str, str]
-) -> tuple[int, Path]:
+def _command(installation: Installation, port: int, settings: Mapping[str, str]) -> list[str]:
     whole = {
         "listen_addresses": LOOPBACK,
         "port": str(port),
@@ -183,10 +175,9 @@ def _spawn_server(
         **settings,
     }
     options = [part for name, value in whole.items() for part in ("-c", f"{name}={value}")]
-    postgres = installation.programs / "bin" / "postgres"
-    log = directory / "postgresql.log"
-    command = ["/bin/sh", "-c", STOP_FAST, "stepbench-postgresql", str(postgres), "-D", str(installation.data)]
-    return spawn([*command, *options], log=log, cwd=installation.home, user=installation.user), log
+    postgres = str(installation.programs / "bin" / "postgres")
+    shell = ["/bin/sh", "-c", STOP_FAST, "stepbench-postgresql"]
+    return [*shell, postgres, "-D", str(installation.data), *options]
 
 
 def _is_ready(installation: Installation, port: int) -> bool:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import stepbench
 from stepbench.clock import SystemClock, measure_offset, sntp_answer
-from stepbench_tools.local.processes import LOOPBACK, LocalStore, free_port, spawn, wait_for_start
+from stepbench_tools.local.processes import LOOPBACK, free_port, start_server
+from stepbench_tools.local.stores import LocalStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,14 +34,12 @@ def start_clock_reference(logs: Path) -> tuple[int, str]:
     """
     port = free_port()
     reference = f"{LOOPBACK}:{port}"
-    log = logs / "clock-reference.log"
-    pid = spawn([sys.executable, "-m", __name__, str(port)], log=log)
-    wait_for_start(
+    pid = start_server(
         f"the clock reference answers at {reference}",
+        [sys.executable, "-m", __name__, str(port)],
         lambda: measure_offset(reference, SystemClock()) is not None,
-        timeout_s=20,
-        pid=pid,
-        log=log,
+        timeout_s=_START_LIMIT_S,
+        log=logs / "clock-reference.log",
     )
     return pid, reference
 
@@ -87,10 +86,8 @@ def start_reference(directory: Path, parent: int | None = None) -> LocalStore:
     watched = () if parent is None else ("--parent", str(parent))
     truth = str(directory / TRUTH)
     command = (sys.executable, "-m", "stepbench_tools.calibration.reference_store.server", "--truth", truth, *watched)
-    pid = spawn(command, log=log)
-    wait_for_start(
-        "the reference store says its port", lambda: _port(log) > 0, timeout_s=_START_LIMIT_S, pid=pid, log=log
-    )
+    what = "the reference store says its port"
+    pid = start_server(what, command, lambda: _port(log) > 0, timeout_s=_START_LIMIT_S, log=log)
     return LocalStore("reference", stepbench.__version__, f"{LOOPBACK}:{_port(log)}", (pid,))
 
 

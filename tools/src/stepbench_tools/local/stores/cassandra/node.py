@@ -16,7 +16,8 @@ import psutil
 from stepbench.wire import cql
 from stepbench.wire.cql.connection import ANONYMOUS
 from stepbench_tools.local.paths import find_paths
-from stepbench_tools.local.processes import LOOPBACK, LocalStore, identify, spawn, terminate, wait_for_start
+from stepbench_tools.local.processes import LOOPBACK, identify, start_server, terminate
+from stepbench_tools.local.stores import LocalStore
 from stepbench_tools.local.stores.cassandra.configuration import (
     FAST,
     FETCHED,
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 
 LOG, SERVING = "cassandra.log", "serving.json"
 """Files of a node: its log, and where a supervised one serves."""
-_SUPERVISED_LIMIT_S = 240.0
-"""It takes some 10 s where nothing else is under way, and up to a minute beside four others on two cores."""
+_START_LIMIT_S, _SUPERVISED_LIMIT_S = 240.0, 300.0
+"""It takes some 10 s where nothing else is under way, and up to a minute beside four others on two cores. The
+node itself has less time than who supervises it, since its own message says more."""
 _STOP_LIMIT_S = 60.0
 _ANSWER_LIMIT_S = 2.0
 _LOGGING = """<configuration>
@@ -86,9 +88,15 @@ class Node:
         (self.directory / "logback.xml").write_text(_LOGGING)
         command = self.installation.daemon(self.directory, self.profile, self._ports)
         log, self.settings = self.directory / LOG, dict(settings)
-        self.pid = spawn(command, log=log, env={**os.environ, "MALLOC_ARENA_MAX": "4"}, cwd=self.directory)
-        what = f"Cassandra serves at {self.endpoint}"
-        wait_for_start(what, self._serves, timeout_s=_SUPERVISED_LIMIT_S, pid=self.pid, log=log)
+        self.pid = start_server(
+            f"Cassandra serves at {self.endpoint}",
+            command,
+            self._serves,
+            timeout_s=_START_LIMIT_S,
+            log=log,
+            env={**os.environ, "MALLOC_ARENA_MAX": "4"},
+            cwd=self.directory,
+        )
 
     def restart(self, settings: Mapping[str, Any]) -> float:
         """
@@ -165,8 +173,6 @@ def start_cassandra(
 
 
 CONTROL = "cassandra-control"
-_SUPERVISED_LIMIT_S = 300.0
-"""The node itself has less time, since its own message says more."""
 
 
 def start_supervised(directory: Path, paths: Paths, *, fast: bool = False) -> tuple[LocalStore, LocalStore]:
@@ -186,8 +192,9 @@ def start_supervised(directory: Path, paths: Paths, *, fast: bool = False) -> tu
     serving, log = directory / SERVING, directory / LOG
     serving.unlink(missing_ok=True)
     program = [sys.executable, "-m", "stepbench_tools.local.stores.cassandra", str(directory)]
-    pid = spawn([*program, "--fast"] if fast else program, log=log, cwd=directory)
-    wait_for_start("Cassandra serves", serving.exists, timeout_s=_SUPERVISED_LIMIT_S, pid=pid, log=log)
+    program += ["--fast"] if fast else []
+    what, limit_s = "Cassandra serves", _SUPERVISED_LIMIT_S
+    pid = start_server(what, program, serving.exists, timeout_s=limit_s, log=log, cwd=directory)
     found = json.loads(serving.read_text())
     return (
         LocalStore("cassandra", found["version"], found["endpoint"], (pid,)),
