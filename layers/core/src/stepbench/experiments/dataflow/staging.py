@@ -21,19 +21,9 @@ __all__ = ["PROOF", "describe_unproven", "driver", "logs", "plan", "where_to_loo
 
 PROOF: Proof = "arrivals"
 FUNCTIONS = (
-    "EndDataflow",
-    "RunTask",
-    "RunVideoTask",
-    "RunLearningTask",
-    "RunWriter",
-    "PrepareTarget",
-    "MakeInput",
-    "MakeVideoInput",
-    "MakeLearningInput",
-    "AwaitTarget",
-    "ScaleTarget",
-    "PlanPhase",
-    "AwaitArrivals",
+    *("EndDataflow", "RunTask", "RunVideoTask", "RunLearningTask", "RunWriter", "PrepareTarget"),
+    *("MakeInput", "MakeVideoInput", "MakeLearningInput"),
+    *("AwaitTarget", "ScaleTarget", "PlanPhase", "AwaitArrivals"),
 )
 
 

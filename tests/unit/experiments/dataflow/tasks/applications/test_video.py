@@ -14,8 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from stepbench.contracts.dataflow.dag import Parameter
 from stepbench.experiments.dataflow.tasks.application import ApplicationError, TaskCall, find_maker, find_task
 from stepbench.experiments.dataflow.tasks.applications.video.classifier import CLASSES, class_probabilities
-from stepbench.experiments.dataflow.tasks.applications.video.frames import as_jpeg
-from stepbench.experiments.dataflow.tasks.applications.video.rendering import truth_of
+from stepbench.experiments.dataflow.tasks.applications.video.frames import as_jpeg, truth_of
 
 SMALL: dict[str, Parameter] = {
     "seconds": 6,

@@ -159,9 +159,9 @@ def faults_of(name: str, given: Given) -> list[Fault]:
     # An application may list the names of its parameters alone.
     known: Mapping[str, Kind] = kinds if isinstance(kinds, dict) else {}
     faults = [
-        Fault(name, f"has to be {kind.expected()}", kind.remedy(value))
+        fault
         for name, value in given.parameters.items()
-        if (kind := known.get(name)) is not None and not kind.allows(value)
+        if (kind := known.get(name)) is not None and (fault := kind.fault(name, value))
     ]
     return faults if faults or check is None else list(check(given))
 

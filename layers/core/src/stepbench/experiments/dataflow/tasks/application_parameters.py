@@ -24,68 +24,6 @@ if TYPE_CHECKING:
 _CHANGE = "Change it, or leave it out for its default."
 
 
-class Number(NamedTuple):
-    """A number within bounds, which are allowed; a whole one may be written as 10.0."""
-
-    least: float
-    most: float = math.inf
-    whole: bool = False
-
-    def allows(self, value: Parameter) -> bool:
-        """Return whether it is such a number; true and false are none."""
-        if isinstance(value, (bool, str)) or not math.isfinite(value):
-            return False
-        return self.least <= value <= self.most and (not self.whole or value == int(value))
-
-    def expected(self) -> str:
-        """Return the kind of number, and its bounds."""
-        kind = "a whole number" if self.whole else "a number"
-        if math.isinf(self.most):
-            return f"{kind}, {self.least:,} or more"
-        return f"{kind} from {self.least:,} to {self.most:,}"
-
-    def remedy(self, value: Parameter) -> str:
-        """Return how to write it, if it is a number in quotes."""
-        return "Write it without quotes." if isinstance(value, str) and _is_number(value) else _CHANGE
-
-
-class Choice(NamedTuple):
-    """One of a few words."""
-
-    words: tuple[str, ...]
-
-    def allows(self, value: Parameter) -> bool:
-        """Return whether it is one of them."""
-        return value in self.words
-
-    def expected(self) -> str:
-        """Return all of them."""
-        return " or ".join(f'"{word}"' for word in self.words)
-
-    def remedy(self, value: Parameter) -> str:
-        """Return which one was probably meant."""
-        return f"{near_miss(value, self.words)}{_CHANGE}"
-
-
-class Text(NamedTuple):
-    """A parameter that takes any text."""
-
-    def allows(self, value: Parameter) -> bool:
-        """Return whether it is a text."""
-        return isinstance(value, str)
-
-    def expected(self) -> str:
-        """Return that it is a text."""
-        return "a text"
-
-    def remedy(self, value: Parameter) -> str:
-        """Return how to write it."""
-        return f'Write it in quotes: "{value}".'
-
-
-Kind: TypeAlias = Number | Choice | Text
-
-
 class Given(NamedTuple):
     """What a task or a maker is given. timeout_s: of one attempt, where it is known."""
 
@@ -104,6 +42,48 @@ class Fault(NamedTuple):
 
 Check: TypeAlias = Callable[[Given], Iterator[Fault]]
 """Rules of an application's own, among several parameters, each of which is of its kind."""
+
+
+class Number(NamedTuple):
+    """A number within bounds, which are allowed; a whole one may be written as 10.0."""
+
+    least: float
+    most: float = math.inf
+    whole: bool = False
+
+    def fault(self, name: str, value: Parameter) -> Fault | None:
+        """Return what is wrong with a value; true and false are no numbers."""
+        is_number = not isinstance(value, (bool, str)) and math.isfinite(value)
+        if is_number and self.least <= float(value) <= self.most and (not self.whole or float(value).is_integer()):
+            return None
+        kind = "a whole number" if self.whole else "a number"
+        bounds = f", {self.least:,} or more" if math.isinf(self.most) else f" from {self.least:,} to {self.most:,}"
+        remedy = "Write it without quotes." if isinstance(value, str) and _is_number(value) else _CHANGE
+        return Fault(name, f"has to be {kind}{bounds}", remedy)
+
+
+class Choice(NamedTuple):
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def fault(self, name: str, value: Parameter) -> Fault | None:
+        """Return what is wrong with a value, and which word was probably meant."""
+        if value in self.words:
+            return None
+        expected = " or ".join(f'"{word}"' for word in self.words)
+        return Fault(name, f"has to be {expected}", f"{near_miss(value, self.words)}{_CHANGE}")
+
+
+class Text(NamedTuple):
+    """A parameter that takes any text."""
+
+    def fault(self, name: str, value: Parameter) -> Fault | None:
+        """Return what is wrong with a value that is none, and how to write it."""
+        return None if isinstance(value, str) else Fault(name, "has to be a text", f'Write it in quotes: "{value}".')
+
+
+Kind: TypeAlias = Number | Choice | Text
 
 
 def _is_number(text: str) -> bool:

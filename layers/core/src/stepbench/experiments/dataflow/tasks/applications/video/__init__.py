@@ -27,7 +27,7 @@ TASKS = {
     "extract": deferred("stepbench.experiments.dataflow.tasks.applications.video.frames:extract"),
     "classify": deferred("stepbench.experiments.dataflow.tasks.applications.video.classifier:classify"),
 }
-MAKERS = {"render": deferred("stepbench.experiments.dataflow.tasks.applications.video.rendering:render")}
+MAKERS = {"render": deferred("stepbench.experiments.dataflow.tasks.applications.video.frames:render")}
 PARAMETERS = {
     "render": {"kbit_per_s": Number(1)}
     | dict.fromkeys(("chunk_s", "frames_per_s", "height", "seconds", "width"), Number(1, whole=True)),

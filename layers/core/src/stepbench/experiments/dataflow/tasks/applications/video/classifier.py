@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stepbench.experiments.dataflow.tasks.application import ApplicationError, TaskAnswer, TaskCall
-from stepbench.experiments.dataflow.tasks.applications.video.frames import from_jpeg
-from stepbench.experiments.dataflow.tasks.applications.video.rendering import COLUMNS, DIGITS, ROWS, glyph
+from stepbench.experiments.dataflow.tasks.applications.video.frames import COLUMNS, DIGITS, ROWS, from_jpeg, glyph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
