@@ -62,25 +62,14 @@ _GONE = "ExecutionDoesNotExist"
 class DataflowDriver:
     """`Driver` for DAGs over any store of blobs."""
 
-    def __init__(
-        self,
-        spec: TrialSpec,
-        settings: Settings,
-        clock: Clock,
-        blobs: BlobStore,
-        *,
-        answer_limit_s: float = ANSWER_LIMIT_S,
-    ) -> None:
+    def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock, blobs: BlobStore) -> None:
         """`blobs`: the trial's store."""
-        self._spec = spec
-        self._settings = settings
-        self._clock = clock
-        self._blobs = blobs
-        self._has_store = False
-        limits = limits_of(spec.offered, answer_limit_s)
+        self._spec, self._settings, self._clock = spec, settings, clock
+        self._blobs, self._has_store = blobs, False
+        limits = limits_of(spec.offered, ANSWER_LIMIT_S)
         self._aws = AwsAccess("stepfunctions", spec, settings, clock, limits=limits, is_store=False)
         self._table = AwsAccess("dynamodb", spec, settings, clock, limits=_POLLING, is_store=False)
-        self._starts: dict[int, StartBody] = {}
+        self._starts: dict[int, tuple[str, str, str]] = {}
 
     async def open(self) -> None:
         """Connect to Step Functions, and to the table of ends; to the store once it is needed."""
@@ -111,8 +100,9 @@ class DataflowDriver:
         """Return what starts the execution of an event."""
         phase = _phase_of(event)
         if phase not in self._starts:
-            self._starts[phase] = StartBody(self._settings.dataflow_arn, self._input(phase))
-        return self._starts[phase].of(event)
+            self._starts[phase] = self._start_parts(phase)
+        head, middle, tail = self._starts[phase]
+        return f"{head}{execution_name(event)}{middle}{event}{tail}".encode()
 
     async def tear_down(self) -> bool:
         """
@@ -165,15 +155,23 @@ class DataflowDriver:
             self._has_store = True
         return self._blobs
 
-    def _input(self, phase: int) -> RunDataflowInput:
-        """Return what executions of a phase are given, all but for the event; a canary has nothing to do but end."""
+    def _start_parts(self, phase: int) -> tuple[str, str, str]:
+        """
+        Return what stands before the name of an execution, between it and its event, and after that.
+
+        Executions of a phase are given the same, all but for the event; a canary has nothing to do but end.
+        """
         plan, ref = self._spec.offered, self._spec.ref
         dag = plan.dag_of(plan.phases[phase]) if phase != CANARY_PHASE else plan.dags[0]
         most = EMULATED_AT_ONCE if self._settings.emulator else MAX_TASKS
         key_of = partial(layout.dag_level_key, ref, dag.name)
-        levels = levels_of(dag, self._settings.results_bucket, key_of, most)
+        levels = () if phase == CANARY_PHASE else levels_of(dag, self._settings.results_bucket, key_of, most)
         event = EventId(ref.tag, phase, 0, 0, 0, 0).text()
-        return RunDataflowInput(ref=ref, event=event, dag=dag.name, levels=() if phase == CANARY_PHASE else levels)
+        given = RunDataflowInput(ref=ref, event=event, dag=dag.name, levels=levels)
+        rest = given.model_dump_json(exclude_defaults=True, exclude={"event"})[1:]
+        before, after = json.dumps('{"event":"'), json.dumps(f'",{rest}')
+        head = f'{{"stateMachineArn":{json.dumps(self._settings.dataflow_arn)},"name":"'
+        return head, f'","input":{before[:-1]}', f"{after[1:]}}}"
 
     async def _has_ended(self, event: str) -> bool:
         """Return whether an execution has ended by the table; while the table does not answer, it has not."""
@@ -185,9 +183,9 @@ class DataflowDriver:
 
     async def _stop_executions(self) -> bool:
         """Stop the trial's executions; return whether there were none."""
-        client = await self.step_functions()
-        until_ns, stopped = self._clock.now_ns() + _STOP_FOR_NS, 0
-        for arn in await self._aws.call(lambda: list(_running(client, self._settings.dataflow_arn, self._spec.tag))):
+        client, until_ns = await self.step_functions(), self._clock.now_ns() + _STOP_FOR_NS
+        running = await self._aws.call(lambda: list(_running(client, self._settings.dataflow_arn, self._spec.tag)))
+        for arn in running:
             if self._clock.now_ns() >= until_ns:
                 break
             try:
@@ -196,8 +194,7 @@ class DataflowDriver:
             except TargetUnavailableError as error:
                 if error_code(error) != _GONE:
                     raise
-            stopped += 1
-        return stopped == 0
+        return not running
 
 
 _POLLING = PoolLimits(connections=16, warm=1)
@@ -216,22 +213,6 @@ def _running(client: Any, machine: str, tag: str) -> Iterator[str]:  # noqa: ANN
         yield from (each["executionArn"] for each in page["executions"] if each["name"].startswith(prefix))
 
 
-class StartBody:
-    """StartExecution's body for the executions of a phase, which differ in their event alone."""
-
-    def __init__(self, machine: str, given: RunDataflowInput) -> None:
-        """Take all of `given` but its event."""
-        rest = given.model_dump_json(exclude_defaults=True, exclude={"event"})[1:]
-        self._head = f'{{"stateMachineArn":{json.dumps(machine)},"name":"'
-        before, after = json.dumps('{"event":"'), json.dumps(f'",{rest}')
-        self._middle = f'","input":{before[:-1]}'
-        self._tail = f"{after[1:]}}}"
-
-    def of(self, event: str) -> bytes:
-        """Return the body for one event."""
-        return f"{self._head}{execution_name(event)}{self._middle}{event}{self._tail}".encode()
-
-
 def _execution_started(sending: HttpRequest, t2_ns: int, answer: HttpAnswer | None, error: str) -> Result:
     result = write_result(sending.exchange(t2_ns, answer, error), json_error_code)
     if result.outcome is not Outcome.OK or answer is None:
@@ -244,9 +225,7 @@ class AwaitedExecution:
     """`PendingRequest` whose `done` is called when its execution has ended, with the result of its start."""
 
     def __init__(self, start: PendingRequest, has_ended: Callable[[], Awaitable[bool]], limit_s: float) -> None:
-        self._start = start
-        self._has_ended = has_ended
-        self._limit_s = limit_s
+        self._start, self._has_ended, self._limit_s = start, has_ended, limit_s
         self._done: Callable[[Result], None] | None = None
         self._result: Result | None = None
         self._waiting: asyncio.Task[None] | None = None
