@@ -9,18 +9,8 @@ from stepbench.contracts.experiment import EXECUTION_LATENCY
 from stepbench.experiments.dataflow.report import tables, words
 from stepbench.experiments.dataflow.report.view import dag_views, flow_trials
 from stepbench.report import document as doc
+from stepbench.report import windows
 from stepbench.report.run import describe_latency
-from stepbench.report.windows import (
-    CAVEATS,
-    COUNT,
-    LOST,
-    PROVIDER,
-    bare_trigger,
-    off_page,
-    quantiles,
-    trials_of,
-    window_table,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,9 +26,9 @@ LEADS = True
 def headline(summary: RunSummary) -> doc.Table | None:
     """Return the table of all windows, for a terminal and Markdown: a page has a table for each DAG."""
     table = doc.Table("executions", "", doc.columns("Store", short="trial"), ())
-    bare = bare_trigger([trial for trial in summary.trials if trial.experiment == "dataflow"])
-    fields = (PROVIDER, COUNT, *quantiles(), LOST, *bare, CAVEATS)
-    return window_table(table, summary, "dataflow", tuple(map(off_page, fields)))
+    bare = windows.bare_trigger([trial for trial in summary.trials if trial.experiment == "dataflow"])
+    fields = (windows.PROVIDER, windows.COUNT, *windows.quantiles(), windows.LOST, *bare, windows.CAVEATS)
+    return windows.window_table(table, summary, "dataflow", tuple(map(windows.off_page, fields)))
 
 
 def describe_window(row: WindowRow) -> str:
@@ -65,7 +55,7 @@ def answers(run: RunView) -> Iterator[doc.Node]:
 
 def brief(summary: RunSummary) -> Iterator[doc.Node]:
     """Yield what Markdown says of DAGs: objects, answers, a table for each DAG, published numbers, results."""
-    trials = [(trial, label) for trial, label, _ in trials_of(summary, "dataflow") if trial.dataflow]
+    trials = [(trial, label) for trial, label, _ in windows.trials_of(summary, "dataflow") if trial.dataflow]
     if not trials:
         return
     yield doc.Sentence(
@@ -82,9 +72,9 @@ def brief(summary: RunSummary) -> Iterator[doc.Node]:
     yield doc.Sentences(tuple(objects), most=None)
     if summary.media:
         yield doc.Sentences(tuple(doc.Sentence(answer.text) for answer in words.first_media(summary.media)), most=None)
-    windows = [(trial, label, each) for trial, label in trials if trial.dataflow for each in trial.dataflow.windows]
-    for dag in dict.fromkeys(each.dag for _, _, each in windows):
-        own = [row for row in windows if row[2].dag == dag]
+    rows = [(trial, label, each) for trial, label in trials if trial.dataflow for each in trial.dataflow.windows]
+    for dag in dict.fromkeys(each.dag for _, _, each in rows):
+        own = [row for row in rows if row[2].dag == dag]
         yield doc.Sentence(doc.Span(f"DAG {dag}", "strong"))
         yield tables.stores_table(dag, _labelled(own))
     if summary.published_dags:

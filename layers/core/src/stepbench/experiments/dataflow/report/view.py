@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.measures import Estimate
+from stepbench.experiments.dataflow.report import figures
 from stepbench.experiments.dataflow.report.drawing import draw_dag
-from stepbench.experiments.dataflow.report.figures import (
-    Bar,
-    bar_figure,
-    gantt_figure,
-    store_figure,
-    time_figure,
-    transfer_figure,
-)
 from stepbench.stats.over_runs import mean_over_runs
 
 if TYPE_CHECKING:
@@ -106,7 +99,7 @@ def flow_trials(results: Sequence[TrialResult], labels: Sequence[str]) -> tuple[
         first = group not in seen and bool(findings.windows) and (_has_whole(findings) or group not in whole)
         seen |= {group} if first else set()
         charts = result.dataflow if first else None
-        store = store_figure(f"trial-{number}", label, charts, result.phases) if charts is not None else None
+        store = figures.store_figure(f"trial-{number}", label, charts, result.phases) if charts is not None else None
         found.append(FlowTrial(label, result.summary, findings, first, store))
     return tuple(found)
 
@@ -146,14 +139,14 @@ def _window(
         return WindowView(label, rows, (), (), ())
     shown = [(trial.caption, found) for trial, found in rows if trial.first]
     bars = tuple(_bar_figures(anchor, summary, rows))
-    stacks = (time_figure(anchor, label, shown), transfer_figure(anchor, label, shown))
+    stacks = (figures.time_figure(anchor, label, shown), figures.transfer_figure(anchor, label, shown))
     return WindowView(label, rows, bars[:FIRST_FIGURES], bars[FIRST_FIGURES:], tuple(filter(None, stacks)))
 
 
 def _bar_figures(anchor: str, summary: RunSummary, rows: Sequence[tuple[FlowTrial, DagWindow]]) -> Iterator[doc.Chart]:
     """Yield the stores' medians of end-to-end times, then performance per dollar, without and with idle hours."""
     times = _bars(summary, [(trial, window, window.end_to_end_ms.p50) for trial, window in rows])
-    if chart := bar_figure(f"dag-times-{anchor}", "dataflow-end-to-end", "End-to-end time", times):
+    if chart := figures.bar_figure(f"dag-times-{anchor}", "dataflow-end-to-end", "End-to-end time", times):
         yield chart
     unknown = Estimate(value=None, reason="its dollars are not known")
     tables = dict.fromkeys((each.prices, each.idle) for trial, window in rows for each in trial.costs(window))
@@ -164,13 +157,13 @@ def _bar_figures(anchor: str, summary: RunSummary, rows: Sequence[tuple[FlowTria
             own.append((trial, window, next((each.perf_per_usd for each in costs), unknown)))
         bars = _bars(summary, own, prices, idle=idle)
         title = f"Performance per dollar {IDLE[idle]}, prices of {prices}"
-        if chart := bar_figure(f"dag-dollars-{anchor}-{number}", "dataflow-per-dollar", title, bars):
+        if chart := figures.bar_figure(f"dag-dollars-{anchor}-{number}", "dataflow-per-dollar", title, bars):
             yield chart
 
 
 def _bars(
     summary: RunSummary, rows: Sequence[tuple[FlowTrial, DagWindow, Estimate]], prices: str = "", *, idle: bool = False
-) -> Iterator[Bar]:
+) -> Iterator[figures.Bar]:
     """Yield a bar for each group: its number over all repeats where it is ranked, else what its runs have."""
     key = (*rows[0][1].place, "perf_per_usd" if prices else "end_to_end", prices, idle)
     answers = (
@@ -183,11 +176,11 @@ def _bars(
         runs = [row for row in rows if row[0].group == name]
         caption = f"{name} (emulated, not ranked)" if runs[0][0].summary.emulated else name
         if (medium := ranked.get(name)) is not None:
-            yield Bar(name, caption, medium.value, digits.counted(medium.runs, "run"))
+            yield figures.Bar(name, caption, medium.value, digits.counted(medium.runs, "run"))
             continue
         values = [value for _, _, value in runs]
         executions = digits.counted(sum(window.completed for _, window, _ in runs), "execution")
-        yield Bar(name, caption, values[0] if len(values) == 1 else mean_over_runs(values), executions)
+        yield figures.Bar(name, caption, values[0] if len(values) == 1 else mean_over_runs(values), executions)
 
 
 def _moved(windows: Sequence[WindowView]) -> dict[tuple[str, str], float]:
@@ -207,4 +200,4 @@ def _gantts(dag: str, number: int, results: Sequence[TrialResult], trials: Seque
         trial = firsts.get(result.summary.index)
         found = next((each for each in (result.dataflow.gantts if result.dataflow else ()) if each.dag == dag), None)
         if trial is not None and found is not None:
-            yield gantt_figure(f"{number}-{trial.summary.index}", trial.caption, found)
+            yield figures.gantt_figure(f"{number}-{trial.summary.index}", trial.caption, found)
