@@ -6,19 +6,24 @@ from tests.samples.experiments import matrix_results
 from tests.samples.results import changed
 
 from stepbench.contracts.measures import Estimate
+from stepbench.report.document import EMULATED, Chart, plain
 from stepbench.report.groups import groups
-from stepbench.report.matrix import MAX_FIGURES, matrix_figures
+from stepbench.report.matrix import MAX_FIGURES, matrix_charts
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult
-    from stepbench.report.matrix import MatrixFigure
 
 SIZE, RATE, KEYS = "target.batch_size", "phases[0].load[0].rate_per_s", "record.distinct_keys"
 
 
-def figures_of(*results: TrialResult) -> tuple[MatrixFigure, ...]:
-    """Return the matrix figures of a run of these."""
-    return matrix_figures(groups([result.summary for result in results]))
+def charts_of(*results: TrialResult) -> tuple[Chart, ...]:
+    """Return the charts of a run of these."""
+    return matrix_charts(groups([result.summary for result in results]))
+
+
+def axes(chart: Chart) -> str:
+    """Return which settings lie on its axes."""
+    return plain(chart.notes[0].text)
 
 
 def grid(*lists: tuple[str, list[Any]]) -> list[dict[str, Any]]:
@@ -31,26 +36,27 @@ def grid(*lists: tuple[str, list[Any]]) -> list[dict[str, Any]]:
 
 def test_one_dimension_is_a_line_up_in_the_order_of_its_values() -> None:
     """Values come in the plan's order, which may be 100, 1, 10."""
-    (figure,) = figures_of(*matrix_results(grid((SIZE, [100, 1, 10])), repeats=2))
-    assert (figure.chart, figure.title, figure.across) == ("line-up", "postgresql", "batch_size")
-    assert figure.params["labels"] == ["1", "10", "100"]
-    assert figure.data["means"]["value"] == ["1", "10", "100"]
-    assert len(figure.data["runs"]["p50_ms"]) == 6
+    (chart,) = charts_of(*matrix_results(grid((SIZE, [100, 1, 10])), repeats=2))
+    assert (chart.drawing.chart, plain(chart.title)) == ("line-up", "postgresql")
+    assert axes(chart) == "p50 against batch_size"
+    assert chart.drawing.params["labels"] == ["1", "10", "100"]
+    assert chart.drawing.data["means"]["value"] == ["1", "10", "100"]
+    assert len(chart.drawing.data["runs"]["p50_ms"]) == 6
 
 
 def test_two_dimensions_are_a_heat_map() -> None:
     """The longer one lies across."""
-    (figure,) = figures_of(*matrix_results(grid((SIZE, [1, 10]), (RATE, [10, 100, 1000]))))
-    assert (figure.chart, figure.across, figure.down) == ("heat-map", "rate_per_s", "batch_size")
-    assert (figure.params["labels"], figure.params["rows"]) == (["10", "100", "1,000"], ["1", "10"])
-    assert len(figure.data["cells"]["words"]) == 6
-    assert figure.height_px == 80
+    (chart,) = charts_of(*matrix_results(grid((SIZE, [1, 10]), (RATE, [10, 100, 1000]))))
+    assert (chart.drawing.chart, axes(chart)) == ("heat-map", "across: rate_per_s; down: batch_size")
+    assert (chart.drawing.params["labels"], chart.drawing.params["rows"]) == (["10", "100", "1,000"], ["1", "10"])
+    assert len(chart.drawing.data["cells"]["words"]) == 6
+    assert chart.drawing.height_px == 80
 
 
 def test_tiles_are_written_on_in_a_colour_that_can_be_read() -> None:
     """White on the dark half of the scale, black on the bright one."""
-    (figure,) = figures_of(*matrix_results(grid((SIZE, [1, 1000]), (RATE, [1, 1000]))))
-    ink = dict(zip(figure.data["cells"]["p50_ms"], figure.data["cells"]["ink"], strict=True))
+    (chart,) = charts_of(*matrix_results(grid((SIZE, [1, 1000]), (RATE, [1, 1000]))))
+    ink = dict(zip(chart.drawing.data["cells"]["p50_ms"], chart.drawing.data["cells"]["ink"], strict=True))
     assert ink[min(value for value in ink if isinstance(value, float))] == "light"
     assert ink[max(value for value in ink if isinstance(value, float))] == "dark"
 
@@ -61,34 +67,37 @@ def test_a_combination_without_a_median_is_no_colour() -> None:
     window = results[0].summary.windows[0]
     times = window.latency_ms.model_copy(update={"p50": Estimate(value=None, reason="> drain limit")})
     results[0] = changed(results[0], windows=(window.model_copy(update={"latency_ms": times}),))
-    (figure,) = figures_of(*results)
-    cells = figure.data["cells"]
+    (chart,) = charts_of(*results)
+    cells = chart.drawing.data["cells"]
     assert (cells["p50_ms"][0], cells["words"][0], cells["ink"][0]) == (None, "> drain limit", None)
-    (figure,) = figures_of(*results[:1], *results[2:3])
-    assert len(figure.data["runs"]["p50_ms"]) == len(figure.data["means"]["p50_ms"]) == 1
+    (chart,) = charts_of(*results[:1], *results[2:3])
+    assert len(chart.drawing.data["runs"]["p50_ms"]) == len(chart.drawing.data["means"]["p50_ms"]) == 1
 
 
 def test_a_third_dimension_makes_small_multiples_on_one_scale() -> None:
     """Figures of different scales would be compared all the same."""
-    found = figures_of(*matrix_results(grid((SIZE, [1, 10, 100]), (RATE, [10, 100]), (KEYS, [1, 1000]))))
-    assert [figure.title for figure in found] == ["postgresql, distinct_keys = 1", "postgresql, distinct_keys = 1,000"]
-    assert len({(figure.params["low"], figure.params["top"]) for figure in found}) == 1
+    found = charts_of(*matrix_results(grid((SIZE, [1, 10, 100]), (RATE, [10, 100]), (KEYS, [1, 1000]))))
+    assert [plain(chart.title) for chart in found] == [
+        "postgresql, distinct_keys = 1",
+        "postgresql, distinct_keys = 1,000",
+    ]
+    assert len({(chart.drawing.params["low"], chart.drawing.params["top"]) for chart in found}) == 1
 
 
 def test_a_setting_that_does_not_vary_is_no_axis() -> None:
     """A matrix of one point is no figure either."""
-    (figure,) = figures_of(*matrix_results(grid((SIZE, [1, 10]), (RATE, [100]))))
-    assert (figure.chart, figure.across) == ("line-up", "batch_size")
-    assert figures_of(*matrix_results(grid((SIZE, [1])))) == ()
+    (chart,) = charts_of(*matrix_results(grid((SIZE, [1, 10]), (RATE, [100]))))
+    assert (chart.drawing.chart, axes(chart)) == ("line-up", "p50 against batch_size")
+    assert charts_of(*matrix_results(grid((SIZE, [1])))) == ()
 
 
 def test_each_store_has_its_own_figure_unless_the_store_is_a_setting() -> None:
     """Two trials of a plan may vary the same thing."""
     points = grid((SIZE, [1, 10]))
-    found = figures_of(*matrix_results(points), *matrix_results(points, store="dynamodb"))
-    assert [figure.title for figure in found] == ["postgresql", "dynamodb"]
-    (figure,) = figures_of(*matrix_results(grid(("target.store", ["s3", "etcd"]))))
-    assert (figure.title, figure.params["labels"]) == ("All trials", ["s3", "etcd"])
+    found = charts_of(*matrix_results(points), *matrix_results(points, store="dynamodb"))
+    assert [plain(chart.title) for chart in found] == ["postgresql", "dynamodb"]
+    (chart,) = charts_of(*matrix_results(grid(("target.store", ["s3", "etcd"]))))
+    assert (plain(chart.title), chart.drawing.params["labels"]) == ("All trials", ["s3", "etcd"])
 
 
 def test_a_matrix_has_the_name_of_its_trial_in_the_plan() -> None:
@@ -98,39 +107,39 @@ def test_a_matrix_has_the_name_of_its_trial_in_the_plan() -> None:
         results = enumerate(matrix_results(points, store=store))
         return [changed(result, base=base, group=f"{base}-{number}") for number, result in results]
 
-    found = figures_of(
+    found = charts_of(
         *named("small", "s3", grid((SIZE, [1, 10]))),
         *named("large", "s3", grid((SIZE, [10, 100]))),
         *named("stores", "s3", grid(("target.store", ["s3", "etcd"]))),
     )
-    assert [figure.title for figure in found] == ["small", "large", "stores"]
-    assert [figure.params["labels"] for figure in found] == [["1", "10"], ["10", "100"], ["s3", "etcd"]]
+    assert [plain(chart.title) for chart in found] == ["small", "large", "stores"]
+    assert [chart.drawing.params["labels"] for chart in found] == [["1", "10"], ["10", "100"], ["s3", "etcd"]]
 
 
 def test_two_like_matrices_of_one_store_are_kept_apart() -> None:
     """They differ in what the plan does not vary; drawn into one, the second would hide the first."""
     points = grid((SIZE, [1, 10]))
     other = [changed(result, group=f"b-{index}") for index, result in enumerate(matrix_results(points))]
-    found = figures_of(*matrix_results(points), *other)
-    assert [len(figure.data["runs"]["p50_ms"]) for figure in found] == [2, 2]
+    found = charts_of(*matrix_results(points), *other)
+    assert [len(chart.drawing.data["runs"]["p50_ms"]) for chart in found] == [2, 2]
 
 
 def test_an_emulated_matrix_says_so() -> None:
     """Its plots may be saved one by one."""
     results = matrix_results(grid((SIZE, [1, 10])))
-    assert not figures_of(*results)[0].emulated
-    assert figures_of(changed(results[0], emulated=True), results[1])[0].emulated
+    assert EMULATED not in charts_of(*results)[0].title
+    assert EMULATED in charts_of(changed(results[0], emulated=True), results[1])[0].title
 
 
 def test_a_large_matrix_is_cut_to_what_a_page_can_hold() -> None:
     """The table has the rest."""
     paths = (SIZE, RATE, KEYS, "record.key_bytes", "phases[0].settle_s", "target.batching_window_s")
-    found = figures_of(*matrix_results(grid(*[(path, [1, 10]) for path in paths])))
+    found = charts_of(*matrix_results(grid(*[(path, [1, 10]) for path in paths])))
     assert len(found) == MAX_FIGURES
 
 
 def test_no_line_joins_categories() -> None:
     """Between constant and Poisson arrivals there is nothing to pass through; between 1 and 10 writers there is."""
-    named = figures_of(*matrix_results(grid(("arrivals", ["constant", "poisson"]))))
-    numbered = figures_of(*matrix_results(grid((SIZE, [1, 10]))))
-    assert [figure.joined for figure in (*named, *numbered)] == [False, True]
+    named = charts_of(*matrix_results(grid(("arrivals", ["constant", "poisson"]))))
+    numbered = charts_of(*matrix_results(grid((SIZE, [1, 10]))))
+    assert [bool(chart.drawing.data["means"]["value"]) for chart in (*named, *numbered)] == [False, True]

@@ -10,8 +10,8 @@ from tests.samples.finished_trials import AnalysedTrial
 from tests.samples.results import changed, sample_page
 
 from stepbench.contracts.chart_data import RateBins, StepSpan, WindowSpan
-from stepbench.report.datasets import MAX_POINTS
 from stepbench.report.steps import MAX_STRIPS, step_figures
+from stepbench.report.times import MAX_POINTS
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult

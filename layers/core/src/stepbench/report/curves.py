@@ -6,16 +6,19 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from stepbench.analysis.comparability import STORE, format_value, shorten_path
 from stepbench.report.run import columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from stepbench.report.run import Columns, WindowRow
 
+T = TypeVar("T")
+SERIES_PER_FIGURE, REPEATED_PER_FIGURE = 8, 7
+"""With repeats as many as there are colours (`page.js`), since dashes tell runs apart then and not series."""
 DASHES = 5
 """How many kinds of lines there are (`layers/core/charts`)."""
 _SEPARATOR = re.compile(r"( · |, |[ =-]|(?<!\d)[.,]|[.,](?!\d))")
@@ -185,3 +188,23 @@ def _shared(texts: Sequence[Sequence[str]]) -> int:
     """Return how many words all begin with, each with the separator after it."""
     equal = takewhile(lambda parts: len(set(parts)) == 1, zip(*texts, strict=True))
     return sum(1 for _ in equal) // 2
+
+
+def figure_parts(drawn: Sequence[T], row_of: Callable[[T], WindowRow]) -> Iterable[list[T]]:
+    """Split into figures of so many series at most, each with all its runs, and of about as many as the others have."""
+    for series in by_series(drawn, row_of):
+        most = SERIES_PER_FIGURE if all(len(runs) == 1 for runs in series) else REPEATED_PER_FIGURE
+        figures = -(-len(series) // most)
+        for number in range(figures):
+            start, end = (len(series) * place // figures for place in (number, number + 1))
+            yield [each for runs in series[start:end] for each in runs]
+
+
+def by_series(drawn: Sequence[T], row_of: Callable[[T], WindowRow]) -> Iterable[list[list[T]]]:
+    """Yield each experiment's series, since their latencies differ; of each series all runs."""
+    for experiment in ("trigger", "operations", "dataflow"):
+        series: dict[str, list[T]] = {}
+        for each in drawn:
+            if row_of(each).trial.experiment == experiment:
+                series.setdefault(series_of(row_of(each)), []).append(each)
+        yield list(series.values())

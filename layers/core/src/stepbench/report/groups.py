@@ -12,7 +12,7 @@ from stepbench.contracts.experiment import measure_of
 from stepbench.contracts.measures import Estimate
 from stepbench.report import document as doc
 from stepbench.report import numbers
-from stepbench.report.boxes import BEYOND
+from stepbench.report.numbers import BEYOND
 from stepbench.report.run import trial_labels
 from stepbench.stats.over_runs import mean_over_runs
 

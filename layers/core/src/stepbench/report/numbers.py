@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import Estimate
 
+BEYOND = "> drain limit"
 UNITS: Mapping[str, digits.Unit | None] = {
     "ms": None,
     "ratio": digits.TIMES,

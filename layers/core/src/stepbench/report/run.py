@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.documents import Manifest
     from stepbench.contracts.experiment import ExperimentName, LatencyDefinition
-    from stepbench.contracts.measures import Latency, WindowResult
+    from stepbench.contracts.measures import Estimate, Latency, WindowResult
     from stepbench.contracts.result import Caveat, RunSummary, TrialResult, TrialSummary
 
 
@@ -125,6 +125,12 @@ def columns(names: Sequence[str], rows: Sequence[Row]) -> Columns:
 def short(value: float) -> float:
     """Round to six significant digits: finer than a figure can show, a third of the bytes."""
     return float(f"{value:.6g}")
+
+
+def drawn_interval(estimate: Estimate) -> tuple[float | None, float | None]:
+    """Return the ends of an interval where both are known and a log axis can show them, else None twice."""
+    shown = estimate.low is not None and estimate.low > 0 and estimate.high is not None
+    return (estimate.low, estimate.high) if shown else (None, None)
 
 
 def describe_latency(times: Latency, tail: Literal["p90", "p99"]) -> str:

@@ -18,10 +18,9 @@ from stepbench.report.changes import (
     step_gap,
     step_starts,
 )
-from stepbench.report.datasets import MAX_POINTS, SECOND_COLUMNS, binned, hide_non_positive
 from stepbench.report.figures import Drawing
 from stepbench.report.run import columns, short
-from stepbench.report.times import not_drawn_words
+from stepbench.report.times import MAX_POINTS, SECOND_COLUMNS, binned, hide_non_positive, not_drawn_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
 from tests.samples.estimates import present
-from tests.samples.results import STORES, changed, sample_result
 
-from stepbench.contracts.chart_data import EcdfCurve, SeriesPoint, StallSpan
-from stepbench.contracts.measures import Estimate
-from stepbench.report.datasets import MAX_POINTS, SERIES_PER_FIGURE, ecdf_figures, time_figure
+from stepbench.contracts.chart_data import SeriesPoint, StallSpan
+from stepbench.report.distribution import curve_folds
+from stepbench.report.times import MAX_POINTS, time_figure
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult
-    from stepbench.report.datasets import TimeFigure
+    from stepbench.report.times import TimeFigure
 
 
 def point(second: float, p50_ms: float | None = 2.0, phase: str = "load") -> SeriesPoint:
@@ -25,55 +23,6 @@ def point(second: float, p50_ms: float | None = 2.0, phase: str = "load") -> Ser
 def over_time(result: TrialResult, *points: SeriesPoint) -> TimeFigure:
     """Draw a result with these seconds only."""
     return present(time_figure(result.model_copy(update={"series": points})))
-
-
-def test_a_curve_starts_at_zero_and_ends_at_the_share_that_arrived(results: tuple[TrialResult, ...]) -> None:
-    """DynamoDB lost 3 of 200 here: drawn to 100 %, its curve would hide that."""
-    (figure,) = ecdf_figures(results)
-    curve = [
-        share
-        for name, share in zip(figure.curves["curve"], figure.curves["probability"], strict=True)
-        if name == "dynamodb"
-    ]
-    assert (curve[0], curve[-1]) == (0.0, 0.985)
-    assert figure.legend.labels == ("s3", "dynamodb", "postgresql", "etcd")
-
-
-def test_quantiles_are_marked_with_their_intervals(results: tuple[TrialResult, ...]) -> None:
-    """The mark and the table have to say the same; a p99 without a value has no mark."""
-    (figure,) = ecdf_figures(results)
-    marks = list(zip(*figure.quantiles.values(), strict=True))[:3]
-    p50 = results[0].summary.windows[0].latency_ms.p50
-    assert marks[0] == ("s3", "p50", 0.5, p50.value, p50.low, p50.high)
-    assert [mark[1] for mark in marks] == ["p50", "p90", "p95"]
-
-
-def test_a_curve_begins_where_its_first_step_is(results: tuple[TrialResult, ...]) -> None:
-    """From what is drawn, rounded: a foot to the right of it would be drawn as a fall."""
-    curve = EcdfCurve(window="unloaded", phase="unloaded", latency_ms=(180.123449, 202.0), probability=(0.5, 1.0))
-    (figure,) = ecdf_figures([results[0].model_copy(update={"ecdf": (curve,)})])
-    assert figure.curves["latency_ms"] == [180.123, 180.123, 202.0]
-    assert figure.curves["probability"] == [0.0, 0.5, 1.0]
-
-
-def test_what_a_log_axis_cannot_show_is_said(results: tuple[TrialResult, ...]) -> None:
-    """Latencies may be negative where clocks differ; they are never clamped, nor dropped silently."""
-    curve = EcdfCurve(window="unloaded", phase="unloaded", latency_ms=(-1.0, 0.0, 2.0), probability=(0.25, 0.5, 1.0))
-    window = results[0].summary.windows[0]
-    times = window.latency_ms.model_copy(
-        update={"p50": Estimate(value=0.0, low=-1.0, high=2.0), "p90": Estimate(value=2.0, low=-1.0, high=2.5)}
-    )
-    result = changed(results[0], windows=(window.model_copy(update={"latency_ms": times}),))
-    (figure,) = ecdf_figures([result.model_copy(update={"ecdf": (curve,)})])
-    assert figure.not_drawn == (("s3", 0.5),)
-    assert figure.curves == {"curve": ["s3", "s3"], "latency_ms": [2.0, 2.0], "probability": [0.5, 1.0]}
-    assert (figure.quantiles["quantile"][0], figure.quantiles["low_ms"][0]) == ("p90", None)
-
-
-def test_many_curves_are_spread_over_figures() -> None:
-    """Colours and dashes tell only so many curves apart."""
-    many = [sample_result(STORES[0], index, random.Random(index)) for index in range(SERIES_PER_FIGURE + 1)]  # noqa: S311
-    assert [len(figure.legend.labels) for figure in ecdf_figures(many)] == [4, 5]
 
 
 def test_a_gap_between_phases_breaks_the_line(results: tuple[TrialResult, ...]) -> None:
@@ -125,7 +74,7 @@ def test_nothing_recorded_makes_no_figure(results: tuple[TrialResult, ...]) -> N
     """Empty axes would look like a store without latency."""
     empty = results[0].model_copy(update={"series": (), "ecdf": ()})
     assert time_figure(empty) is None
-    assert ecdf_figures([empty]) == ()
+    assert list(curve_folds([empty])) == []
 
 
 def test_a_trial_of_which_all_was_lost_has_rates_and_no_latency(results: tuple[TrialResult, ...]) -> None:
