@@ -10,8 +10,7 @@ from stepbench.analysis.comparability import drop_setting
 from stepbench.contracts.published import QUANTILE_METRICS
 from stepbench.report import document as doc
 from stepbench.report import numbers
-from stepbench.report.curves import curve_of, legend_of
-from stepbench.report.datasets import figure_parts
+from stepbench.report.curves import curve_of, figure_parts, legend_of
 from stepbench.report.run import columns, drawn_windows, short
 
 if TYPE_CHECKING:
