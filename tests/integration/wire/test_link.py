@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.samples.ports import silent_port
+from tests.support.example_store.connection import ParsedConnection, dial_parsed, parse_line
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.access import AddressBook
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.request import Outcome, result_of
 from stepbench.wire.connect import ServerAddress
-from stepbench.wire.in_order import ParsedConnection, dial_parsed, parse_line
 from stepbench.wire.link import LinkedRequest, Links
 from stepbench.wire.socket import ask_for_stamps, receive_stamped
 

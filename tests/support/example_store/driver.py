@@ -6,6 +6,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.support.example_store.connection import dial_parsed, exchange_once, parse_line
+
 from stepbench.contracts.identity import matching_head
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.access import AddressBook, choose_endpoint, control_connection, parse_endpoint, unavailable
@@ -13,19 +15,20 @@ from stepbench.drivers.preload import preload_keys, preload_records, write_each
 from stepbench.model.errors import CONNECTION_CLOSED, CONNECTION_RESET, NOT_FOUND, connect_error
 from stepbench.model.request import Change, ChangeBatch, CoroutineRequest, Outcome
 from stepbench.wire.connect import ServerAddress
-from stepbench.wire.in_order import dial_parsed, exchange_once, parse_line
 from stepbench.wire.link import LinkedRequest, Links
 from stepbench.workload.checks import RecordCheck
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from tests.support.example_store.connection import ParsedConnection
+
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
+    from stepbench.wire.answers import Judge
     from stepbench.wire.connect import Dialled
-    from stepbench.wire.in_order import Judge, ParsedConnection
 
 DEFAULT_PORT = 7070
 MOST_LINE_BYTES = 16 * 1024 * 1024

@@ -16,7 +16,7 @@ from stepbench.wire.link import Link, LinkedRequest, Links
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.wire.in_order import OnAnswer
+    from stepbench.wire.answers import OnAnswer
     from stepbench.wire.socket import OutgoingBytes
 
 

@@ -18,7 +18,7 @@ from stepbench.contracts.workload import Kind
 
 if TYPE_CHECKING:
     from stepbench.model.request import Request
-    from stepbench.wire.in_order import Judge
+    from stepbench.wire.answers import Judge
 
 
 class HasNoWarmUp(ExampleDriver):

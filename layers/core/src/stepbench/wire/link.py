@@ -12,8 +12,8 @@ is one piece of bytes and one answer; the store's own part is two functions, whi
         return LinkedRequest(link, encode(request), judge)
 
 Clients are numbered over all writers, and client c is one of writer c mod writers; so the division numbers a writer's
-own from 0, as `warm_up` does when it connects them. Where a plan reuses no connections, `wire.in_order.exchange_once`
-makes one for each request.
+own from 0, as `warm_up` does when it connects them. Where a plan reuses no connections, a
+request makes one for itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from stepbench.clock import Clock
-    from stepbench.wire.in_order import Judge, OnAnswer
+    from stepbench.wire.answers import Judge, OnAnswer
 
 
 class Closable(Protocol):

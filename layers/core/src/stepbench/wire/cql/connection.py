@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.model.errors import CONNECTION_CLOSED, GARBAGE, UNASKED, ServerRefusalError, lost_connection
 from stepbench.wire import cql
+from stepbench.wire.answers import AnswerDeadline, settle
 from stepbench.wire.connect import dial
 from stepbench.wire.cql import STREAMS, CqlFrame, CqlReader, CqlRequest, MalformedCqlError, Opcode, encode
 from stepbench.wire.cql.answers import CqlError, refusal
-from stepbench.wire.deadline import AnswerDeadline
-from stepbench.wire.in_order import settle
 from stepbench.wire.socket import ByteSocket, OutgoingBytes
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ NOTHING = CqlFrame(-1, Opcode.ERROR, b"")
 
 class CqlAnswer(NamedTuple):
     """
-    The end of one request, with the times, the error and `sent` of `TimedAnswer` (wire/in_order.py).
+    The end of one request, with the times, the error and `sent` of `HttpExchange` (wire/http1/connection.py).
 
     frame: what the server said, a refusal included; `NOTHING` where there is an `error`.
     """

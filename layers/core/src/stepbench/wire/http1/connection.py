@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.model.errors import CONNECTION_CLOSED, UNASKED
-from stepbench.wire.deadline import AnswerDeadline
+from stepbench.wire.answers import AnswerDeadline
 from stepbench.wire.http1 import MAX_ANSWER_BYTES, HttpAnswer, MalformedHttpError, parse_answer
 from stepbench.wire.socket import ByteSocket, OutgoingBytes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
-from stepbench.wire.deadline import NEVER_NS
+from stepbench.wire.answers import NEVER_NS
 from stepbench.wire.http2.grpc_answer import (
     GrpcAnswer,
     GrpcStatus,

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.model.errors import PROTOCOL_BROKEN, lost_connection
+from stepbench.wire.answers import NEVER_NS, DeadlineTimer
 from stepbench.wire.connect import dial, tls_context
-from stepbench.wire.deadline import NEVER_NS, DeadlineTimer
 from stepbench.wire.http2 import Http2Error, RequestFields
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus, prefixed
 from stepbench.wire.http2.grpc_call import GrpcCall, Subscription, UnaryCall

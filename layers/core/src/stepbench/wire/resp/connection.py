@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench.model.errors import GARBAGE, UNASKED, ServerRefusalError, lost_connection
+from stepbench.wire.answers import InOrderConnection, settle
 from stepbench.wire.connect import dial
-from stepbench.wire.in_order import InOrderConnection, settle
 from stepbench.wire.resp import ErrorReply, MalformedReplyError, MapReply, Push, Reply
 from stepbench.wire.resp.requests import ReplyLimits, RespReader, encode_command
 from stepbench.wire.socket import OutgoingBytes
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 class RespAnswer(NamedTuple):
     """
-    The end of one command, with the times, the error and `sent` of `TimedAnswer` (wire/in_order.py).
+    The end of one command, with the times, the error and `sent` of `HttpExchange` (wire/http1/connection.py).
 
     reply: what the server said, an `ErrorReply` if it said no; nothing where there is an `error`.
     """

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.example_store.connection import OVERSIZED, ParsedConnection, TimedAnswer, parse_line
 from tests.support.fake_clock import FakeClock
 
 from stepbench.model.errors import CONNECTION_CLOSED, GARBAGE, TIMEOUT, UNASKED
-from stepbench.wire.in_order import OVERSIZED, ParsedConnection, TimedAnswer, parse_line
 from stepbench.wire.socket import OutgoingBytes
 
 if TYPE_CHECKING:
