@@ -40,7 +40,7 @@ from stepbench.experiments.transfer.report import section as transfer_report
 from stepbench.experiments.trigger import offering as trigger_offering
 from stepbench.experiments.trigger import report as trigger_report
 from stepbench.experiments.trigger import staging as trigger_staging
-from stepbench.records.export.events import export_events
+from stepbench.records.export import export_events
 from stepbench.records.storage import layout
 from stepbench.stages import analyse_trial, export_records
 

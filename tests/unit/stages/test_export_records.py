@@ -20,7 +20,7 @@ from stepbench.contracts.tasks import ExportRecordsInput, StateError
 from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.contracts.transfer.rows import TransferRows
 from stepbench.errors import RecordsUnavailableError
-from stepbench.records.export import events as module
+from stepbench.records import export as module
 from stepbench.records.formats.columns import encode
 from stepbench.records.storage import layout
 from stepbench.records.storage.transfers import dataset_keys

@@ -18,78 +18,100 @@ class Settings(BaseModel):
     results_table: str
     results_bucket: str
     runs_table: str = ""
-    one_run_at_a_time: bool = Field(
-        default=False, description="Whether runs wait for each other whatever they measure."
-    )
-    team_budget_usd: float = Field(
-        default=0.0, ge=0, description="What a team's runs of a month may cost; 0: anything."
-    )
-    account_budget_usd: float = Field(default=0.0, ge=0, description="What all runs of a month may cost together.")
-    benchmark_arn: str = Field(default="", description="The state machine that runs plans; set where runs are started.")
-    team_claim: str = Field(default="team", description="The claim of a JWT that names the caller's team.")
-    teams: str = Field(
-        default="", description="JSON: ARN of a role or user → team; any other caller is a team of its own name."
-    )
+    one_run_at_a_time: bool = False
+    """Whether runs wait for each other whatever they measure."""
+    team_budget_usd: float = Field(default=0.0, ge=0)
+    """What a team's runs of a month may cost; 0: anything."""
+    account_budget_usd: float = Field(default=0.0, ge=0)
+    """What all runs of a month may cost together."""
+    benchmark_arn: str = ""
+    """The state machine that runs plans; set where runs are started."""
+    team_claim: str = "team"
+    """The claim of a JWT that names the caller's team."""
+    teams: str = ""
+    """JSON: ARN of a role or user → team; any other caller is a team of its own name."""
     results_retention_days: int = Field(default=365, ge=1)
     target_bucket: str = ""
-    files_bucket: str = Field(default="", description="Where the files are that transfers download.")
-    files_folder: str = Field(
-        default="", description="Where EFS is mounted, or what stands for it; empty: there is none."
-    )
-    transfer_platforms: str = Field(default="lambda", description="What the stack can run transfers on, with commas.")
+    files_bucket: str = ""
+    """Where the files are that transfers download."""
+    files_folder: str = ""
+    """Where EFS is mounted, or what stands for it; empty: there is none."""
+    transfer_platforms: str = "lambda"
+    """What the stack can run transfers on, with commas."""
     target_table_prefix: str = ""
     receive_events_function_arn: str = ""
     check_clock_function_arn: str = ""
-    dataflow_arn: str = Field(default="", description="The state machine that runs DAGs.")
-    function_prefix: str = Field(default="", description="Functions are named `<prefix>-<Name>`; so are log groups.")
+    dataflow_arn: str = ""
+    """The state machine that runs DAGs."""
+    function_prefix: str = ""
+    """Functions are named `<prefix>-<Name>`; so are log groups."""
     stream_failures_queue_arn: str = ""
-    failure_queues: str = Field(default="", description="URLs of the on-failure queues, with commas.")
-    postgresql_endpoint: str = Field(default="", description="host:port/database")
-    postgresql_secret_arn: str = Field(default="", description="Secret with username and password; else trust.")
-    aurora_cluster: str = Field(default="", description="Identifier of the stack's Aurora Serverless v2 cluster.")
-    etcd_endpoint: str = Field(default="", description="host:port")
-    redis_endpoint: str = Field(default="", description="host:port, of Redis or Valkey")
-    redis_secret_arn: str = Field(default="", description="Secret with username and password; else none is asked for.")
-    cassandra_endpoint: str = Field(default="", description="host:port, of Cassandra or ScyllaDB; several with commas")
-    cassandra_secret_arn: str = Field(default="", description="Secret with username and password.")
-    cassandra_control: str = Field(
-        default="",
-        description="What tunes the stack's own node: the URL of the control beside a local one, or Systems Manager's "
-        "`<instance>/<document>`; empty: it is not tuned.",
-    )
-    tls_authority: str = Field(
-        default="",
-        description="PEM file that servers' certificates have to be signed by; empty: the system's authorities.",
-    )
-    postgresql_tls_endpoint: str = Field(
-        default="", description="host:port/database that operations go to, with TLS and without; else the one above."
-    )
-    redis_tls_endpoint: str = Field(default="", description="host:port, where TLS has one of its own.")
-    dsql_endpoints: str = Field(
-        default="",
-        description="Clusters of Aurora DSQL: `single=<host>,multi=<host>`, either or both; the host names the region. "
-        "Behind it `@<seconds>`, if it is known how long the cluster took to become active.",
-    )
-    dynamodb_metric: str = Field(default="", description="Metric as JSON, for an emulated table; empty: write units.")
-    postgresql_metric: str = Field(default="", description="JSON of the metric that measures how busy PostgreSQL is.")
-    etcd_metric: str = Field(default="", description="JSON of the metric that measures how busy etcd is.")
-    reference_endpoint: str = Field(default="", description="host:port of the store that calibrates us")
-    clock_reference: str = Field(default="", description="SNTP server, host:port; empty: offsets stay unmeasured.")
-    emulator: str = Field(default="", description="Name and version of the emulator that plays AWS; empty on AWS.")
+    failure_queues: str = ""
+    """URLs of the on-failure queues, with commas."""
+    postgresql_endpoint: str = ""
+    """host:port/database"""
+    postgresql_secret_arn: str = ""
+    """Secret with username and password; else trust."""
+    aurora_cluster: str = ""
+    """Identifier of the stack's Aurora Serverless v2 cluster."""
+    etcd_endpoint: str = ""
+    """host:port"""
+    redis_endpoint: str = ""
+    """host:port, of Redis or Valkey"""
+    redis_secret_arn: str = ""
+    """Secret with username and password; else none is asked for."""
+    cassandra_endpoint: str = ""
+    """host:port, of Cassandra or ScyllaDB; several with commas"""
+    cassandra_secret_arn: str = ""
+    """Secret with username and password."""
+    cassandra_control: str = ""
+    """
+    What tunes the stack's own node: the URL of the control beside a local one, or Systems Manager's
+    `<instance>/<document>`; empty: it is not tuned.
+    """
+    tls_authority: str = ""
+    """PEM file that servers' certificates have to be signed by; empty: the system's authorities."""
+    postgresql_tls_endpoint: str = ""
+    """host:port/database that operations go to, with TLS and without; else the one above."""
+    redis_tls_endpoint: str = ""
+    """host:port, where TLS has one of its own."""
+    dsql_endpoints: str = ""
+    """
+    Clusters of Aurora DSQL: `single=<host>,multi=<host>`, either or both; the host names the region. Behind it
+    `@<seconds>`, if it is known how long the cluster took to become active.
+    """
+    dynamodb_metric: str = ""
+    """Metric as JSON, for an emulated table; empty: write units."""
+    postgresql_metric: str = ""
+    """JSON of the metric that measures how busy PostgreSQL is."""
+    etcd_metric: str = ""
+    """JSON of the metric that measures how busy etcd is."""
+    reference_endpoint: str = ""
+    """host:port of the store that calibrates us"""
+    clock_reference: str = ""
+    """SNTP server, host:port; empty: offsets stay unmeasured."""
+    emulator: str = ""
+    """Name and version of the emulator that plays AWS; empty on AWS."""
     allow_custom_endpoints: bool = False
-    monitoring: bool = Field(default=False, description="Whether metrics are written, which CloudWatch bills.")
-    load_host: str = Field(default="", description="What writers run on, where that is a load host; empty in Lambda.")
-    load_host_writers: int = Field(
-        default=0, description="How many writers the load host runs at once; 0: there is no load host."
-    )
-    applications: Literal["on", "off"] = Field(default="on", description="Whether tasks of DAGs have their libraries.")
-    task_memory_mb: int = Field(default=0, description="MB of the functions that run tasks of DAGs; 0: not known.")
+    monitoring: bool = False
+    """Whether metrics are written, which CloudWatch bills."""
+    load_host: str = ""
+    """What writers run on, where that is a load host; empty in Lambda."""
+    load_host_writers: int = 0
+    """How many writers the load host runs at once; 0: there is no load host."""
+    applications: Literal["on", "off"] = "on"
+    """Whether tasks of DAGs have their libraries."""
+    task_memory_mb: int = 0
+    """MB of the functions that run tasks of DAGs; 0: not known."""
     lead_s: float = Field(default=30.0, ge=0.5, le=120)
     records_ttl_days: int = Field(default=30, ge=1)
-    stack_options: str = Field(default="", description="Parameters that decide costs: `Name=value;…`.")
+    stack_options: str = ""
+    """Parameters that decide costs: `Name=value;…`."""
     aws_region: str = "us-east-1"
-    aws_lambda_function_memory_size: int = Field(default=0, description="MB; Lambda sets it, and CPU goes with it.")
-    aws_endpoint_url: str = Field(default="", description="Set by emulators only.")
+    aws_lambda_function_memory_size: int = 0
+    """MB; Lambda sets it, and CPU goes with it."""
+    aws_endpoint_url: str = ""
+    """Set by emulators only."""
 
     @property
     def permits_addresses(self) -> bool:

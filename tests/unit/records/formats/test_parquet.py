@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stepbench.experiments.dataflow.files import FILES
-from stepbench.records.export.events import describe_event_columns, events_file
+from stepbench.records.export import describe_event_columns, events_file
 from stepbench.records.formats.parquet import ABOUT_FILE, Column, FileSchema, FileWriter
 from stepbench.records.storage.transfer_datasets import TRANSFERS
 

@@ -10,8 +10,9 @@ from stepbench.contracts.target import CassandraTarget, DsqlTarget, PostgresqlTa
 from stepbench.contracts.workload import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from stepbench.contracts.base import Contract
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.trial import TrialFields
     from stepbench.contracts.workload import Workload
@@ -64,21 +65,23 @@ def _kind_rules(trial: TrialFields, workload: Workload) -> Iterator[BrokenRule]:
 
 
 def _trigger_field_rules(trial: TrialFields) -> Iterator[BrokenRule]:
-    for field in _TRIGGER_FIELDS:
-        if getattr(trial, field) != type(trial).model_fields[field].get_default():
-            yield BrokenRule(field, "has no meaning for operations", "Remove it.")
+    for field in _fields_set(trial, _TRIGGER_FIELDS):
+        yield BrokenRule(field, "has no meaning for operations", "Remove it.")
     for index, phase in enumerate(trial.phases):
         if phase.until is not None:
             yield BrokenRule(
                 f"phases[{index}].until", "is about trigger latency, and operations have none", "Remove it."
             )
-    known = type(trial.target).model_fields
-    for field in trial.target.trigger_fields:
-        if getattr(trial.target, field) != known[field].get_default():
-            yield BrokenRule(f"target.{field}", "is about triggers, and operations have none", "Remove it.")
+    for field in _fields_set(trial.target, trial.target.trigger_fields):
+        yield BrokenRule(f"target.{field}", "is about triggers, and operations have none", "Remove it.")
     if trial.arrivals != "constant" and not any(phase.load for phase in trial.phases):
         message = "has no effect: clients of closed loops offer no arrivals"
         yield BrokenRule("arrivals", message, "Remove it, or give load instead of closed; pauses have closed.think.")
+
+
+def _fields_set(model: Contract, names: Sequence[str]) -> Iterator[str]:
+    """Yield the fields that have another value than their default."""
+    return (name for name in names if getattr(model, name) != type(model).model_fields[name].get_default())
 
 
 def client_rules(trial: TrialFields) -> Iterator[BrokenRule]:
@@ -109,16 +112,13 @@ FASTEST_CONNECTION_S = 0.08
 
 def dsql_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     """Count connections of all writers together, as if nobody else connected to the cluster."""
-    if isinstance(trial.target, DsqlTarget) and trial.workload is not None:
-        yield from _held(trial)
-        yield from _opened_sessions(trial, reuse=trial.workload.reuse)
-
-
-def _held(trial: TrialFields) -> Iterator[BrokenRule]:
+    if not isinstance(trial.target, DsqlTarget) or trial.workload is None:
+        return
     at_once = trial.writers * trial.max_in_flight
     if at_once > MAX_CONNECTIONS and any(phase.load for phase in trial.phases):
         message = f"times writers makes {at_once:,} connections, and a cluster has {MAX_CONNECTIONS:,} at most"
         yield BrokenRule("max_in_flight", message, "Lower it, or writers.")
+    yield from _opened_sessions(trial, reuse=trial.workload.reuse)
 
 
 def _opened_sessions(trial: TrialFields, *, reuse: bool) -> Iterator[BrokenRule]:
@@ -130,7 +130,9 @@ def _opened_sessions(trial: TrialFields, *, reuse: bool) -> Iterator[BrokenRule]
             left = min(CONNECTION_BURST, lowest + (NEW_CONNECTIONS_PER_S * length_s if reuse else 0))
             if lowest < 0:
                 field = "closed" if phase.closed else "load"
-                yield BrokenRule(f"phases[{index}].{field}", _too_many(), _remedy(phase, reuse=reuse))
+                message = f"makes more new connections than a cluster takes: {NEW_CONNECTIONS_PER_S} a second, and "
+                message += f"{CONNECTION_BURST:,} once beyond that"
+                yield BrokenRule(f"phases[{index}].{field}", message, _remedy(phase, reuse=reuse))
                 return
 
 
@@ -145,13 +147,6 @@ def _rates(phase: Phase) -> list[tuple[float, float]]:
     rate = phase.closed.clients / (phase.closed.think_ms / 1_000 + FASTEST_CONNECTION_S)
     offered_s = math.inf if phase.closed.operations is None else phase.closed.operations / rate
     return [(rate, min(phase.closed.duration_s, offered_s))]
-
-
-def _too_many() -> str:
-    return (
-        f"makes more new connections than a cluster takes: {NEW_CONNECTIONS_PER_S} a second, and "
-        f"{CONNECTION_BURST:,} once beyond that"
-    )
 
 
 def _remedy(phase: Phase, *, reuse: bool) -> str:
@@ -208,9 +203,8 @@ def medium_rules(trial: TrialFields) -> Iterator[BrokenRule]:
 
 def field_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     """What belongs to other experiments is refused, and a closed loop has to say how many executions it starts."""
-    for field in _OTHERS_FIELDS:
-        if getattr(trial, field) != type(trial).model_fields[field].get_default():
-            yield BrokenRule(field, "has no meaning for dataflow", "Remove it.")
+    for field in _fields_set(trial, _OTHERS_FIELDS):
+        yield BrokenRule(field, "has no meaning for dataflow", "Remove it.")
     for index, phase in enumerate(trial.phases):
         if phase.closed is not None and phase.closed.operations is None:
             message = "is missing: how many executions the clients start, one after the other"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
 from stepbench.experiments.dataflow.analysis.executions import ExecutionTasks, task_parts
 from stepbench.experiments.dataflow.tasks.application_parameters import shown_dags
-from stepbench.records.export.events import export_events
+from stepbench.records.export import export_events
 from stepbench.records.formats.parquet import (
     ABOUT_TRIAL,
     Column,

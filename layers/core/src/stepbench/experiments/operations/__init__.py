@@ -9,7 +9,7 @@ class _Operations:
     offering = Deferred[Offering]("stepbench.experiments.trigger:offering")
     staging = Deferred[Staging]("stepbench.experiments.operations:staging")
     analyse = Deferred[Analyse]("stepbench.experiments.operations.analysis:analyse")
-    export = Deferred[Export]("stepbench.records.export.events:export_events")
+    export = Deferred[Export]("stepbench.records.export:export_events")
     report = Deferred[Report]("stepbench.experiments.operations.report:section")
 
 

@@ -9,7 +9,7 @@ class _Trigger:
     offering = Deferred[Offering]("stepbench.experiments.trigger:offering")
     staging = Deferred[Staging]("stepbench.experiments.trigger:staging")
     analyse = Deferred[Analyse]("stepbench.analysis.trial:analyse")
-    export = Deferred[Export]("stepbench.records.export.events:export_events")
+    export = Deferred[Export]("stepbench.records.export:export_events")
     report = Deferred[Report]("stepbench.experiments.trigger:report")
 
 

@@ -58,24 +58,16 @@ class ColumnHeader(Contract):
     attempt: int = Field(ge=0, le=0xFF)
     flush: int = Field(ge=0)
     errors: tuple[str, ...] = ("",)
-    last: bool = Field(default=False, description="The attempt ended in good order with this file.")
-    drift_ns: int | None = Field(
-        default=None, description="CLOCK_REALTIME minus the writer's clock at the end of the slice; last file only."
-    )
-    cpu_share: float | None = Field(
-        default=None, description="CPU that the writer used under load, of what a thread of it can get; last file only."
-    )
-    slow_spells: SlowSpells | None = Field(
-        default=None,
-        exclude_if=lambda found: found is None,
-        description="Of the writer's sandbox, before the slice; not there where writers share a machine.",
-    )
-    connecting_ns: int = Field(
-        default=0,
-        ge=0,
-        exclude_if=lambda found: not found,
-        description="How long the writer was still connecting when its load was due.",
-    )
+    last: bool = False
+    """The attempt ended in good order with this file."""
+    drift_ns: int | None = None
+    """CLOCK_REALTIME minus the writer's clock at the end of the slice; last file only."""
+    cpu_share: float | None = None
+    """CPU that the writer used under load, of what a thread of it can get; last file only."""
+    slow_spells: SlowSpells | None = Field(default=None, exclude_if=lambda found: found is None)
+    """Of the writer's sandbox, before the slice; not there where writers share a machine."""
+    connecting_ns: int = Field(default=0, ge=0, exclude_if=lambda found: not found)
+    """How long the writer was still connecting when its load was due."""
 
 
 class Rows(NamedTuple):
@@ -144,12 +136,14 @@ class ColumnFile(NamedTuple):
 class _Column(Contract):
     kind: str
     rows: int = Field(ge=0)
-    planes_bytes: tuple[int, ...] = Field(description="Of the packed planes.")
+    planes_bytes: tuple[int, ...]
+    """Of the packed planes."""
 
 
 class _Layout(Contract):
     header: ColumnHeader
-    first_sequence: int = Field(default=0, description="What the differences begin from: in them, it would widen all.")
+    first_sequence: int = 0
+    """What the differences begin from: in them, it would widen all."""
     first_t0_ns: int = 0
     columns: dict[str, _Column]
     tokens_bytes: int | None = None

@@ -22,7 +22,7 @@ from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 Form = Literal["own", "published"]
 _SOURCES: dict[str, Source] = {"EFS": "efs", "S3": "s3"}
@@ -74,9 +74,9 @@ class _Broken(NamedTuple):
     message: str
 
 
-def format_line(row: TransferRow) -> str:
-    """Return a row in our own form, without a line's end."""
-    return row.model_dump_json()
+def format_lines(rows: Iterable[TransferRow]) -> str:
+    """Return rows as a file in our own form."""
+    return "".join(f"{row.model_dump_json()}\n" for row in rows)
 
 
 def read_lines(text: str, name: str) -> tuple[TransferRow, ...]:
@@ -94,7 +94,7 @@ def read_lines(text: str, name: str) -> tuple[TransferRow, ...]:
     if not lines:
         remedy = "Give a file with one JSON object a line."
         raise PlanError([Problem(path=name, value="nothing", message="holds no rows", remedy=remedy)])
-    form = _form_of(lines[0], name)
+    form = _form_of(*lines[0], name)
     run_id = f"import-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     problems: list[Problem] = []
     rows: list[TransferRow] = []
@@ -106,7 +106,9 @@ def read_lines(text: str, name: str) -> tuple[TransferRow, ...]:
         if found is not None and not broken:
             earlier = first_of.setdefault(_identity(found, form, line), number)
             if earlier != number:
-                problems.append(_repeated(path, earlier))
+                message = f"is the read of line {earlier} again"
+                remedy = "Remove one of the two; nothing was imported."
+                problems.append(Problem(path, "a repeated row", message, remedy))
             rows.append(found)
         if len(problems) >= _ENOUGH:
             break
@@ -115,11 +117,10 @@ def read_lines(text: str, name: str) -> tuple[TransferRow, ...]:
     return tuple(rows)
 
 
-def _form_of(first: tuple[int, str], name: str) -> Form:
-    number, line = first
-    document, broken = _read_object(line)
-    if document is None:
-        raise PlanError([_problem(f"{name}, line {number}", each) for each in broken])
+def _form_of(number: int, line: str, name: str) -> Form:
+    document = _read_object(line)
+    if isinstance(document, _Broken):
+        raise PlanError([_problem(f"{name}, line {number}", document)])
     for form, mark in _MARKS.items():
         if mark in document:
             return form
@@ -128,38 +129,33 @@ def _form_of(first: tuple[int, str], name: str) -> Form:
     raise PlanError([Problem(f"{name}, line {number}", _short(line), message, remedy)])
 
 
-def _read_object(line: str) -> tuple[dict[str, Any] | None, list[_Broken]]:
+def _read_object(line: str) -> dict[str, Any] | _Broken:
     try:
         document = json.loads(line)
     except RecursionError:
-        return None, [_Broken("", line, "is nested too deeply")]
+        return _Broken("", line, "is nested too deeply")
     except ValueError as error:
-        return None, [_Broken("", line, f"is not JSON: {error}")]
-    if not isinstance(document, dict):
-        return None, [_Broken("", line, "is no JSON object")]
-    return document, []
+        return _Broken("", line, f"is not JSON: {error}")
+    return document if isinstance(document, dict) else _Broken("", line, "is no JSON object")
 
 
 def _read_own(line: str) -> tuple[TransferRow | None, list[_Broken]]:
-    document, broken = _read_object(line)
-    if document is None:
-        return None, broken
-    found, broken = _validated(document, lambda: TransferRow.model_validate_json(line, strict=True))
+    found, broken = _validated(line, TransferRow, strict=True)
     return found, broken or list(_impossible(found))
 
 
 def _read_published(line: str, run_id: str, number: int) -> tuple[TransferRow | None, list[_Broken]]:
-    document, broken = _read_object(line)
-    if document is None:
-        return None, broken
-    found, broken = _validated(document, lambda: PublishedLine.model_validate_json(line))
+    found, broken = _validated(line, PublishedLine)
     broken = broken or list(_contradictions(found))
     return (None if broken else _row_of(found, run_id, number)), broken
 
 
-def _validated(document: dict[str, Any], validate: Callable[[], Any]) -> tuple[Any, list[_Broken]]:
+def _validated(line: str, model: type[Contract], *, strict: bool = False) -> tuple[Any, list[_Broken]]:
+    document = _read_object(line)
+    if isinstance(document, _Broken):
+        return None, [document]
     try:
-        return validate(), []
+        return model.model_validate_json(line, strict=strict), []
     except ValidationError as error:
         return None, [_broken_of(document, each) for each in error.errors(include_url=False)]
 
@@ -168,8 +164,7 @@ def _broken_of(document: dict[str, Any], found: Any) -> _Broken:  # noqa: ANN401
     field = str(found["loc"][0]) if found["loc"] else ""
     words = {"missing": "is missing", "extra_forbidden": "is no field of this form"}
     message = found["msg"].removeprefix("Value error, ")
-    said = message[:1].lower() + message[1:]
-    return _Broken(field, document.get(field), words.get(found["type"], said))
+    return _Broken(field, document.get(field), words.get(found["type"], message[:1].lower() + message[1:]))
 
 
 def _row_of(line: PublishedLine, run_id: str, number: int) -> TransferRow:
@@ -242,11 +237,6 @@ def _problem(path: str, broken: _Broken) -> Problem:
     return Problem(where, _short(broken.value), broken.message, remedy)
 
 
-def _repeated(path: str, earlier: int) -> Problem:
-    message = f"is the read of line {earlier} again"
-    return Problem(path, "a repeated row", message, "Remove one of the two; nothing was imported.")
-
-
 def _first_few(problems: list[Problem], name: str, lines: int) -> list[Problem]:
     if len(problems) <= _MOST_PROBLEMS:
         return problems
@@ -264,8 +254,3 @@ def _ns(moment: datetime) -> int:
     """Return ns since the epoch, exactly: a float has no room for them."""
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1_000
-
-
-def format_lines(rows: Iterable[TransferRow]) -> str:
-    """Return rows as a file in our own form."""
-    return "".join(f"{format_line(row)}\n" for row in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.formats.t4 import encode_fallback
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stepbench.records.storage.layout import ClockSample
-    from stepbench.records.storage.receiver_paths import ReceiverBucket
-    from stepbench.records.storage.run_store import RunStore
 
 REQUEST_AGAIN_NS = 60_000_000_000
 
@@ -61,10 +59,17 @@ class RecordTable:
         self.put_of_trial(tag, layout.HEARTBEAT + who, at_ns=time.time_ns(), progress=progress, **more)
 
 
+class Bucket(Protocol):
+    """As much of the results bucket as takes what the table does not: a `RunStore`, or a receiver's way to it."""
+
+    def put_bytes(self, key: str, body: bytes, content_type: str) -> None:
+        """Store a file. Raises RecordsUnavailableError."""
+
+
 class T4Store:
     """Stores t4 items and malformed events in the table, or else in the bucket."""
 
-    def __init__(self, table: RecordTable, bucket: RunStore | ReceiverBucket) -> None:
+    def __init__(self, table: RecordTable, bucket: Bucket) -> None:
         self._table = table
         self._bucket = bucket
 

@@ -1,1 +1,0 @@
-"""Records as files for other programs."""
