@@ -62,8 +62,9 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.offered.drain_limit_s * 1e9)
     ended = arrived if ends is None else len(ends)
     enough = entries + len(failed) >= expected and ended >= expected
-    # Before giving up too: the table may lack pointers to files that are in the bucket.
-    if enough or services.clock.now_ns() > limit_ns or _any_in_fallback(tag, services):
+    # Before giving up too: the table may lack pointers to files that are in the bucket, and items that it did not take.
+    in_fallback = services.runs.keys(layout.t4_fallback_prefix(tag))
+    if enough or services.clock.now_ns() > limit_ns or any(True for _ in in_fallback):
         joined = read_records(spec, services.runs, services.table).joined
         expected = int(np.count_nonzero(joined.expected))
         arrived = int(np.count_nonzero(joined.expected & (joined.t4_ns > 0)))
@@ -86,8 +87,3 @@ def _expected_events(joined: Joined, tag: str) -> Iterator[tuple[str, bool]]:
     columns = (*names, joined.attempt[rows], sequences, joined.t4_ns[rows] > 0)
     for phase, writer, slice_, attempt, sequence, is_there in zip(*columns, strict=True):
         yield EventId(tag, int(phase), int(writer), int(slice_), int(attempt), int(sequence)).text(), bool(is_there)
-
-
-def _any_in_fallback(tag: str, services: Services) -> bool:
-    """Return whether an item is in the bucket only: the table's count lacks what it did not take."""
-    return any(True for _ in services.runs.keys(layout.t4_fallback_prefix(tag)))

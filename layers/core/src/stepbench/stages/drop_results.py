@@ -46,7 +46,9 @@ def drop_results(task: DropResultsInput, services: Services, *, answer: Answer =
         said = succeeded(task, named)
         if not output.done:
             if task.Pass < PASSES:
-                _go_on(task, services)
+                payload = task.model_copy(update={"Pass": task.Pass + 1}).model_dump_json().encode()
+                name = f"{services.settings.function_prefix}-DropResults"
+                services.aws("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=payload)
                 return output
             said = failed(task, named, output.reason)
     except Exception as error:  # noqa: BLE001 -- whatever it is, CloudFormation waits for an answer
@@ -83,9 +85,3 @@ def _drop(task: DropResultsInput, services: Services) -> DropResultsOutput:
                 raise
     reason = "" if deleted else f"{bucket} is not empty after {task.Pass} calls; empty and delete it by hand"
     return DropResultsOutput(removed=removed, done=deleted, reason=reason)
-
-
-def _go_on(task: DropResultsInput, services: Services) -> None:
-    name = f"{services.settings.function_prefix}-DropResults"
-    payload = task.model_copy(update={"Pass": task.Pass + 1}).model_dump_json().encode()
-    services.aws("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=payload)

@@ -153,14 +153,12 @@ def with_found_rate(spec: TrialSpec, phase: int, services: Services) -> TrialSpe
     known = [each for each in read_utilisations(spec, services.runs) if each.phase in before]
     decision = decide_after(find, known)
     if planned.probe:
-        return None if decision.next_per_s is None else _with_rates(spec, phase, _at(planned, decision.next_per_s))
+        if decision.next_per_s is None:
+            return None
+        return _with_rates(spec, phase, [min(step.rate_per_s, decision.next_per_s) for step in planned.load])
     if decision.found_per_s is None:
         raise RateNotFoundError(_not_found(find, planned, decision, known))
     return _with_rates(spec, phase, _of_found(planned, decision.found_per_s))
-
-
-def _at(phase: Phase, rate_per_s: float) -> list[float]:
-    return [min(step.rate_per_s, rate_per_s) for step in phase.load]
 
 
 def _of_found(phase: Phase, found_per_s: float) -> list[float]:

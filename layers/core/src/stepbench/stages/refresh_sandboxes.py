@@ -43,7 +43,7 @@ def refresh_sandboxes(task: RefreshSandboxesInput, services: Services) -> Refres
     while services.clock.now_ns() < until_ns:
         found = _look(client, name)
         status = found.get("LastUpdateStatus", "Successful")
-        current = _value(found)
+        current = str(found.get("Environment", {}).get("Variables", {}).get(VARIABLE, ""))
         first = current if first is None and status == "Successful" else first
         if status == "Successful" and (changed or (first is not None and current != first)):
             return RefreshSandboxesOutput(changed_to=value if changed else current)  # or another's, later than the call
@@ -67,10 +67,6 @@ def _look(client: Any, name: str) -> dict[str, Any]:  # noqa: ANN401 -- a boto3 
             return {"LastUpdateStatus": UNKNOWN}
         raise
     return found
-
-
-def _value(found: dict[str, Any]) -> str:
-    return str(found.get("Environment", {}).get("Variables", {}).get(VARIABLE, ""))
 
 
 def _change(client: Any, found: dict[str, Any], value: str) -> bool:  # noqa: ANN401 -- a boto3 client

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -47,7 +46,7 @@ from stepbench.stages.run_manifest import add_costs, run_manifest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import RunSummary
+    from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.contracts.runs import RenderReportInput, RenderReportOutput
     from stepbench.services import Services
     from stepbench.stages.run_regressions import RunRegressions
@@ -73,32 +72,16 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     plan = services.runs.find_json(layout.run_key(task.run_id, "plan.json"))
     facts = RunFacts(
         run_id=task.run_id,
-        plan=_plan_name(plan, task.run_id),
+        plan=str(plan["name"]) if isinstance(plan, dict) and "name" in plan else task.run_id,
         started_at=task.started_at,
-        finished_at=datetime.fromtimestamp(services.clock.now_ns() // 10**9, UTC),
+        finished_at=services.now().replace(microsecond=0),
         stopped=task.stopped,
     )
     parsed = _parsed(plan)
     thresholds = [parse_threshold(text) for text in parsed.thresholds] if parsed else []
     summary = summarise(facts, results, thresholds)
-    # In the order of the plan, since trials may be shuffled.
-    listed = group_names(parsed) if parsed else ()
-    shares = tuple(trigger_shares(parsed.applications, summary.trials, listed)) if parsed else ()
-    groups = group_results(summary.trials, listed)
-    checks = clock_checks(specs, results)
-    verdicts = plan_verdicts(summary.trials, listed)
-    over_trials = {
-        "scaling": scaling_curves(summary.trials, listed),
-        "verdicts": tuple(take_turns(verdicts, MOST_VERDICTS)),
-        "media": medium_answers(summary.trials, listed),
-        "published_dags": dag_replications(specs, summary.trials, listed),
-        "not_compared": describe_emulated(summary.trials, listed),
-        "verdicts_left_out": max(0, len(verdicts) - MOST_VERDICTS),
-        "question": (parsed.question or "") if parsed else "",
-        "description": (parsed.description or "") if parsed else "",
-    }
-    summary = summary.model_copy(update={"groups": groups, "shares": shares, "clock_checks": checks, **over_trials})
-    summary = add_costs(summary, services)
+    over_trials = {**_over_trials(parsed, specs, summary.trials), "clock_checks": clock_checks(specs, results)}
+    summary = add_costs(summary.model_copy(update=over_trials), services)
     manifest = run_manifest(task.run_id, summary.trials, services)
     found = _regressions(summary, services)
     page = render_page(summary, results, manifest, plan, found.section if found else "")
@@ -107,6 +90,25 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     services.runs.put_bytes(layout.run_key(task.run_id, "report.html"), page.encode(), "text/html; charset=utf-8")
     output = run_output(summary, f"s3://{services.runs.bucket}/{layout.run_key(task.run_id, '')}".rstrip("/"))
     return output if found is None else with_regressions(output, found.announced, confirm=found.confirm)
+
+
+def _over_trials(plan: Plan | None, specs: Sequence[TrialSpec], trials: Sequence[TrialSummary]) -> dict[str, object]:
+    """Return what a summary says of all trials together; of a plan that cannot be read, what trials say themselves."""
+    listed = group_names(plan) if plan else ()  # in the order of the plan, since trials may be shuffled
+    verdicts = plan_verdicts(trials, listed)
+    found = {
+        "groups": group_results(trials, listed),
+        "scaling": scaling_curves(trials, listed),
+        "verdicts": tuple(take_turns(verdicts, MOST_VERDICTS)),
+        "media": medium_answers(trials, listed),
+        "published_dags": dag_replications(specs, trials, listed),
+        "not_compared": describe_emulated(trials, listed),
+        "verdicts_left_out": max(0, len(verdicts) - MOST_VERDICTS),
+    }
+    if plan is None:
+        return found
+    shares = tuple(trigger_shares(plan.applications, trials, listed))
+    return {**found, "shares": shares, "question": plan.question or "", "description": plan.description or ""}
 
 
 def _regressions(summary: RunSummary, services: Services) -> RunRegressions | None:
@@ -254,7 +256,3 @@ def _parsed(document: Any) -> Plan | None:  # noqa: ANN401 -- stored JSON
         return Plan.model_validate(document)
     except (ValidationError, PlanError):
         return None
-
-
-def _plan_name(plan: Any, run_id: str) -> str:  # noqa: ANN401 -- stored JSON
-    return str(plan["name"]) if isinstance(plan, dict) and "name" in plan else run_id
