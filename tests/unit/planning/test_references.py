@@ -93,6 +93,14 @@ def dag(task: str, maker: str = "synthetic.bytes") -> dict[str, Any]:
     return {"name": "dag", "input": {"maker": maker}, "stages": [stage("a", task=task)]}
 
 
+def of_work(remedy: str, message: str, timeout_s: float = 120, **parameters: Parameter) -> Refused:
+    """Return what is said of the last parameter of a stage without an input."""
+    work = stage("a", task="synthetic.work", parameters=parameters, timeout_s=timeout_s)
+    name, value = list(parameters.items())[-1]
+    path = f"trials[0].dags[0].stages[0].parameters.{name}"
+    return Refused({"name": "dag", "stages": [work]}, path, json.dumps(value), remedy, message)
+
+
 @pytest.mark.parametrize(
     "refused",
     [
@@ -101,10 +109,20 @@ def dag(task: str, maker: str = "synthetic.bytes") -> dict[str, Any]:
         Refused(
             dag("synthetic.work", "video.film"), "trials[0].dags[0].input.maker", '"video.film"', "", "video.render"
         ),
+        of_work('Did you mean "sleep"?', 'has to be "cpu" or "sleep"', compute="slep"),
+        of_work("without quotes", "has to be a number from 0 to 840,000", compute_ms="50"),
+        of_work("Change it", "has to be a number", compute_ms=True),
+        of_work("Change it", "has to be a whole number from 0 to", output_bytes=300_000_000),
+        of_work("Change it", "has to be a whole number from 0 to", output_bytes=-1),
+        of_work("Use output_bytes", "is a share of what the stage reads", output_ratio=0.5),
+        of_work("raise the stage's timeout_s", "is more than timeout_s allows, 2 s", timeout_s=2, compute_ms=2_001),
     ],
-    ids=["task", "application", "maker"],
+    ids=[
+        *("task", "application", "maker", "choice", "text", "truth", "too large", "below zero", "share of nothing"),
+        "longer than its time",
+    ],
 )
-def test_a_name_that_no_application_has_is_refused(refused: Refused) -> None:
+def test_what_no_application_has_or_takes_is_refused(refused: Refused) -> None:
     """An execution would end with it, on every attempt."""
     (problem,) = problems_of_plan(plan_of(dataflow_trial(refused.document)))
     assert (problem.path, problem.value) == (refused.path, refused.value)
@@ -124,35 +142,6 @@ def test_a_parameter_that_nobody_reads_is_refused(where: str, name: str) -> None
     (problem,) = problems_of_plan(plan_of(dataflow_trial(given)))
     assert (problem.path, problem.value) == (f"trials[0].dags[0].{where}.parameters.{name}", "10")
     assert ("output_bytes" if where == "stages[0]" else "input_bytes") in problem.remedy
-
-
-def of_work(remedy: str, message: str, timeout_s: float = 120, **parameters: Parameter) -> Refused:
-    """Return what is said of the last parameter of a stage without an input."""
-    work = stage("a", task="synthetic.work", parameters=parameters, timeout_s=timeout_s)
-    name, value = list(parameters.items())[-1]
-    path = f"trials[0].dags[0].stages[0].parameters.{name}"
-    return Refused({"name": "dag", "stages": [work]}, path, json.dumps(value), remedy, message)
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [
-        of_work('Did you mean "sleep"?', 'has to be "cpu" or "sleep"', compute="slep"),
-        of_work("without quotes", "has to be a number from 0 to 840,000", compute_ms="50"),
-        of_work("Change it", "has to be a number", compute_ms=True),
-        of_work("Change it", "has to be a whole number from 0 to", output_bytes=300_000_000),
-        of_work("Change it", "has to be a whole number from 0 to", output_bytes=-1),
-        of_work("Use output_bytes", "is a share of what the stage reads", output_ratio=0.5),
-        of_work("raise the stage's timeout_s", "is more than timeout_s allows, 2 s", timeout_s=2, compute_ms=2_001),
-    ],
-    ids=["choice", "text", "truth", "too large", "below zero", "share of nothing", "longer than its time"],
-)
-def test_a_value_that_no_task_takes_is_refused(refused: Refused) -> None:
-    """Every execution would fail with it, after three attempts at its task."""
-    (problem,) = problems_of_plan(plan_of(dataflow_trial(refused.document)))
-    assert (problem.path, problem.value) == (refused.path, refused.value)
-    assert refused.remedy in problem.remedy
-    assert refused.message in problem.message
 
 
 def test_a_size_is_given_in_one_way() -> None:

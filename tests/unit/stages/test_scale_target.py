@@ -86,20 +86,13 @@ def scene() -> tuple[MemoryServices, TrialRef]:
     return memory, stored_trial(memory.services, small_plan("dynamodb", phases=PHASES))
 
 
-def test_the_store_is_asked_for_the_phase_s_capacity() -> None:
-    """And the connection is closed again."""
+@pytest.mark.parametrize(("phase", "calls"), [(0, []), (1, ["open", "scale to provisioned", "close"])])
+def test_the_store_is_asked_for_the_phase_s_capacity_if_it_has_one(phase: int, calls: list[str]) -> None:
+    """And the connection is closed again: one to a store that is not scaled would already be a disturbance."""
     memory, ref = scene()
     driver = MemoryDriver(memory.services.clock)
-    assert scale(memory, ref, driver)
-    assert driver.calls == ["open", "scale to provisioned", "close"]
-
-
-def test_a_phase_without_scaling_does_not_touch_the_store() -> None:
-    """A connection to it would already be a disturbance."""
-    memory, ref = scene()
-    driver = MemoryDriver(memory.services.clock)
-    assert scale(memory, ref, driver, phase=0)
-    assert driver.calls == []
+    assert scale(memory, ref, driver, phase=phase)
+    assert driver.calls == calls
 
 
 def test_scaling_is_waited_for_and_given_up_in_the_end() -> None:
