@@ -9,7 +9,7 @@ from stepbench.digits import dollars
 from stepbench.experiments.estimates import budgeted, estimate
 from stepbench.planning import expanded, parse_plan
 from stepbench.planning.presets import find_plan, list_plans
-from stepbench_tools.documents.cost_guide import OPTIONS, tables, updated
+from stepbench_tools.documents.pages import OPTIONS, part, updated
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import AnyTrial
@@ -18,16 +18,16 @@ PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
 
 
 def test_the_cost_guide_is_what_the_code_says() -> None:
-    """Prices, presets and stacks change; run `python -m stepbench_tools.documents.cost_guide docs/costs.md`."""
-    assert updated(PAGE) == PAGE
-    for name, table in tables().items():
-        assert f"<!-- {name} -->\n{table}\n<!-- end of {name} -->" in PAGE
+    """Prices, presets and stacks change; run `python -m stepbench_tools.documents.pages docs/costs.md`."""
+    assert updated(PAGE, ROOT) == PAGE
+    for name in ("idle", "presets"):
+        assert f"<!-- begin {name} -->\n{part(name, ROOT)}<!-- end {name} -->" in PAGE
 
 
 def test_the_page_on_deploying_has_the_same_numbers() -> None:
     """Of an idle stack, of the two runs that show whether it works, and of what is made."""
     page = (ROOT / "docs" / "deploy.md").read_text("utf-8")
-    month = tables()["idle"].splitlines()[2].split("|")[3].strip()
+    month = part("idle", ROOT).splitlines()[2].split("|")[3].strip()
     trials = [each for store in ("s3", "dynamodb") for each in trials_of(f"quick-unloaded-{store}")]
     expected, most = (sum(price(trial).total_usd for trial in trials) for price in (estimate, budgeted))
     resources = load_template("template.yaml")["Resources"].values()

@@ -11,7 +11,7 @@ from tests.statemachines.conftest import MACHINES, load_machine
 
 from stepbench.planning import find_plan, parse_plan
 from stepbench.planning.requests import parse_request, requested_plan
-from stepbench_tools.documents.console import draw_machine, render
+from stepbench_tools.documents.pages import draw_machine, updated
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs/console.md").read_text()
@@ -34,8 +34,8 @@ ASKED_AGAIN = {
 
 
 def test_the_page_is_current() -> None:
-    """If not: `python -m stepbench_tools.documents.console docs/console.md`."""
-    assert render(PAGE, ROOT) == PAGE
+    """If not: `python -m stepbench_tools.documents.pages docs/console.md`."""
+    assert updated(PAGE, ROOT) == PAGE
 
 
 def test_a_machine_is_drawn_with_its_loops_errors_and_boxes() -> None:
