@@ -30,6 +30,7 @@ from stepbench_tools.local.results import read_summary
 from stepbench_tools.local.running import RunAbandonedError, RunOutcome, Terminal, execute
 from stepbench_tools.local.session import LocalSession
 from stepbench_tools.local.stack import Stack, StackError, local_client, local_stack
+from stepbench_tools.local.state import EnvironmentState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -383,7 +384,7 @@ def test_a_run_without_a_report_says_why(stack: Stack, tmp_path: Path) -> None:
 
 def test_a_skipped_trial_is_told_stored_and_no_success(stack: Stack, tmp_path: Path) -> None:
     """The rest runs; the report finds what was left out beside the run."""
-    session = LocalSession(stack, {"dynamodb": "no emulator"}, None)
+    session = LocalSession(stack, EnvironmentState(skipped={"dynamodb": "no emulator"}))
     asked, people, _ = runner(stack, tmp_path, session)
     assert asked.run_all([plan("render")]) is Ending.NOT_WHOLE
     assert "dynamodb is skipped: no emulator" in people.getvalue()
@@ -395,7 +396,7 @@ def test_a_skipped_trial_is_told_stored_and_no_success(stack: Stack, tmp_path: P
 
 def test_a_plan_of_skipped_trials_only_starts_nothing(stack: Stack, tmp_path: Path) -> None:
     """There is nothing to report on."""
-    session = LocalSession(stack, {"dynamodb": "x", "s3": "y"}, None)
+    session = LocalSession(stack, EnvironmentState(skipped={"dynamodb": "x", "s3": "y"}))
     asked, people, _ = runner(stack, tmp_path, session)
     assert asked.run_all([PLAN]) is Ending.NOT_WHOLE
     assert "nothing of two can run here" in people.getvalue()

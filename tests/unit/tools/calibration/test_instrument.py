@@ -19,7 +19,7 @@ from stepbench.records.join.grid import build_grid
 from stepbench.records.join.trial import join
 from stepbench.records.storage.layout import attempt_id
 from stepbench_tools.calibration.instrument import Calibration, Count, QuantileError, calibrate
-from stepbench_tools.calibration.report import HEADINGS, judge_plan, judge_runs, table_rows, verdict_lines
+from stepbench_tools.calibration.report import HEADINGS, judge, table_rows, verdict_lines
 from stepbench_tools.calibration.truth import TrueWrite
 
 if TYPE_CHECKING:
@@ -206,16 +206,16 @@ def test_nothing_delivered_is_no_success() -> None:
     found = judged(seen(nothing), nothing)
     assert (found.n, found.errors, found.out_ms, found.back_ms) == (0, (), None, None)
     assert found.failures() == ("nothing was measured",)
-    assert not judge_plan("run", (found,)).passed
-    assert not judge_runs((found,)).passed
-    assert not judge_runs(()).passed
+    assert not judge("plan", (found,)).passed
+    assert not judge("runs", (found,)).passed
+    assert not judge("runs", ()).passed
 
 
 def test_short_runs_are_judged_by_their_counts_alone() -> None:
     """Writer and watcher share a process there; a plan is judged by everything."""
     late = judged(seen(truth(), back_ns=80_000), truth())
-    assert judge_runs((late,)).passed
-    assert not judge_plan("run", (late,)).passed
+    assert judge("runs", (late,)).passed
+    assert not judge("plan", (late,)).passed
 
 
 @pytest.mark.parametrize(
@@ -233,13 +233,13 @@ def test_short_runs_are_judged_by_their_counts_alone() -> None:
 def test_only_what_fails_is_said_to_fail(fault: dict[str, Any], named: str) -> None:
     """Latencies beyond their limit with exact counts once read "FAILS (latency and counts)"."""
     good = judged(seen(truth()), truth())
-    report = judge_plan("run", (good, good.model_copy(update=fault)))
+    report = judge("plan", (good, good.model_copy(update=fault)))
     assert list(verdict_lines(report))[-1] == f"the instrument FAILS ({named})"
     assert report.fails == tuple(named.replace("latency", "times").replace(" and ", ", ").split(", "))
     assert json.loads(report.model_dump_json())["fails"] == list(report.fails)
-    short = judge_runs((good.model_copy(update=fault),))
+    short = judge("runs", (good.model_copy(update=fault),))
     assert short.fails == tuple(each for each in report.fails if each in {"counts", "sample"})
-    assert list(verdict_lines(judge_plan("run", (good,))))[-1] == (
+    assert list(verdict_lines(judge("plan", (good,))))[-1] == (
         "the instrument keeps its limits (latency, stalls and counts)"
     )
 
@@ -247,7 +247,7 @@ def test_only_what_fails_is_said_to_fail(fault: dict[str, Any], named: str) -> N
 def test_a_short_run_that_measured_nothing_says_so() -> None:
     """Its counts are exact, and it fails: not by them."""
     nothing = judged(seen(truth()), truth()).model_copy(update={"n": 0})
-    assert list(verdict_lines(judge_runs((nothing,)))) == [
+    assert list(verdict_lines(judge("runs", (nothing,)))) == [
         *("trial: nothing was measured", "counts exact in 1 of 1", "the instrument FAILS (sample)")
     ]
 
@@ -264,7 +264,7 @@ def test_the_table_and_the_sentences_say_it_all() -> None:
     )
     assert rows[1][:3] == ("", "", "p90")
     assert rows[1][6:] == ("-", "", "")
-    report = judge_plan("run", (wrong, judged(seen(truth()), truth())))
+    report = judge("plan", (wrong, judged(seen(truth()), truth())))
     assert list(verdict_lines(report)) == [
         "trial: lost: measured 0, truth 1, 1 differ",
         "trial: median of the hops: out 0.030 ms, back 0.030 ms",
@@ -272,8 +272,8 @@ def test_the_table_and_the_sentences_say_it_all() -> None:
         "counts exact in 1 of 2",
         "the instrument FAILS (counts)",
     ]
-    assert next(verdict_lines(judge_runs((wrong,)))) == "trial: lost: measured 0, truth 1, 1 differ"
-    assert list(verdict_lines(judge_runs((judged(seen(truth()), truth()),)))) == [
+    assert next(verdict_lines(judge("runs", (wrong,)))) == "trial: lost: measured 0, truth 1, 1 differ"
+    assert list(verdict_lines(judge("runs", (judged(seen(truth()), truth()),)))) == [
         "counts exact in 1 of 1",
         "the instrument keeps its limits (counts)",
     ]

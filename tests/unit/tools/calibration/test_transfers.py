@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from stepbench.contracts.transfer.rows import TransferRow
-from stepbench_tools.calibration.report import judge_transfers, table_rows, verdict_lines
+from stepbench_tools.calibration.report import judge as judge_report
+from stepbench_tools.calibration.report import table_rows, verdict_lines
 from stepbench_tools.calibration.transfers import (
     FILE_BYTES,
     NOTHING,
@@ -296,7 +297,7 @@ def test_a_finding_that_is_off_is_a_failure(times: Change, metrics: set[str]) ->
 def test_the_report_says_what_failed_and_shows_levels_beside_their_truth() -> None:
     """One table for all kinds of calibrations, and the levels below it."""
     good, bad = judge(ROWS), judge(tuple(row_of(each, 2 * MS) for each in TRUTH))
-    report = judge_transfers((good,))
+    report = judge_report("transfers", (good,))
     assert (report.passed, report.judged) == (True, "transfers")
     assert [row[2] for row in table_rows(report.trials)] == ["p50 error", "p99 error", "largest error"]
     lines = list(verdict_lines(report))
@@ -304,7 +305,7 @@ def test_the_report_says_what_failed_and_shows_levels_beside_their_truth() -> No
     assert lines[0].startswith("planted: share of slow ones: measured 0.")
     assert f"truth {truth:.3f}, limit 0.02" in lines[0]
     assert lines[-1] == "the instrument keeps its limits (times, stalls, counts and levels)"
-    failing = list(verdict_lines(judge_transfers((good, bad))))
+    failing = list(verdict_lines(judge_report("transfers", (good, bad))))
     assert "planted: p50 error: error +2.000 ms, limit 1.000 ms" in failing
     assert failing[-1] == "the instrument FAILS (times)"
-    assert not judge_transfers(()).passed
+    assert not judge_report("transfers", ()).passed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from functools import partial
 from io import StringIO
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,14 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.errors import LocalEnvironmentError
 from stepbench.planning import find_plan, parse_plan
 from stepbench_tools.calibration.instrument import Calibration, Count
-from stepbench_tools.calibration.report import CalibrationReport, judge_plan, judge_runs, judge_transfers, verdict_lines
+from stepbench_tools.calibration.report import CalibrationReport, Judged, judge, verdict_lines
 from stepbench_tools.cli import main
 from stepbench_tools.local import calibrating, calibrating_transfers
 from stepbench_tools.local.calibrating import calibrate_plan, print_report, with_rate
 from stepbench_tools.local.paths import Paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from stepbench.contracts.plan import Plan
@@ -58,15 +57,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def plan(paths: Paths, plan: Plan, out: Path, _console: Console) -> CalibrationReport:
         seen.update(plan=plan, out=out, paths=paths)
-        return judge_plan("run", (trial(seen["lost"]),))
+        return judge("plan", (trial(seen["lost"]),))
 
     def runs(runs: int, rate_per_s: float, _notify: object) -> CalibrationReport:
         seen.update(runs=runs, rate=rate_per_s)
-        return judge_runs((trial(seen["lost"]),))
+        return judge("runs", (trial(seen["lost"]),))
 
     def transfers(transfers: int, out: Path, _notify: object) -> CalibrationReport:
         seen.update(transfers=transfers, out=out)
-        return judge_transfers((trial(seen["lost"]),))
+        return judge("transfers", (trial(seen["lost"]),))
 
     monkeypatch.setattr(calibrating_transfers, "calibrate_transfers_here", transfers)
     monkeypatch.setattr(calibrating, "calibrate_plan", plan)
@@ -169,23 +168,23 @@ def test_a_run_that_came_to_nothing_is_an_error(
     assert kept == (["what there is\n"] if outcome else [])
 
 
-@pytest.mark.parametrize("judge", [partial(judge_plan, "run"), judge_runs, judge_transfers])
-def test_a_slow_machine_is_named_before_the_verdict(judge: Callable[..., CalibrationReport]) -> None:
+@pytest.mark.parametrize("judged", ["plan", "runs", "transfers"])
+def test_a_slow_machine_is_named_before_the_verdict(judged: Judged) -> None:
     """Whoever reads that the instrument fails has to know that the machine does; a quiet one is worth no line."""
     slow = SlowSpells(looked_s=5.2, share=0.077, longest_ms=55, spells=8)
-    *_, named, exact, verdict = verdict_lines(judge((trial(1),), slow))
+    *_, named, exact, verdict = verdict_lines(judge(judged, (trial(1),), slow))
     assert named.startswith(
         "This machine ran below 60 % of its speed in 7.7 % of the 5.2 s that were looked at, for up"
     )
     assert ("counts exact in 0 of 1" in exact, "FAILS" in verdict) == (True, True)
     quiet = slow.model_copy(update={"share": 0.004})
-    assert not [line for line in verdict_lines(judge((trial(),), quiet)) if "This machine" in line]
+    assert not [line for line in verdict_lines(judge(judged, (trial(),), quiet)) if "This machine" in line]
 
 
 def test_what_is_shown_of_a_plan_has_its_table() -> None:
     """Short runs would fill the screen with theirs."""
     texts = []
-    for report in (judge_plan("run", (trial(),)), judge_runs((trial(),))):
+    for report in (judge("plan", (trial(),)), judge("runs", (trial(),))):
         print_report(report, Console(file=(text := StringIO()), width=200))
         texts.append(text.getvalue())
     assert ["measured ms" in text for text in texts] == [True, False]

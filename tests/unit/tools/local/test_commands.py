@@ -208,7 +208,7 @@ def test_what_cannot_run_is_told_however_quiet_a_run_is_to_be(
 ) -> None:
     """Exit code 1 alone does not say why."""
     stack = cast("Stack", None)  # nothing of the plan gets there
-    session = LocalSession(stack, SKIPPED, None)
+    session = LocalSession(stack, EnvironmentState(skipped=SKIPPED))
     console = message_console(quiet=quiet)
     runner = Runner(stack, Options(out=tmp_path, quiet=quiet), LOCAL, console, console, session)
     assert runner.run_all([plan({"store": "etcd"})]) == Ending.NOT_WHOLE

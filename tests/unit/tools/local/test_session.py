@@ -82,7 +82,7 @@ def test_a_trial_needs_all_members() -> None:
     """The report names the one that ended."""
     phases = [{"name": "load", "load": [{"rate_per_s": 1, "count": 1}]}]
     trial = TrialPlan.model_validate({"target": {"store": "etcd"}, "phases": phases})
-    found = LocalSession(cast("Stack", None), {}, None, servers=MEMBERS).needed(trial)
+    found = LocalSession(cast("Stack", None), EnvironmentState(servers=MEMBERS)).needed(trial)
     assert found == {"emulator", "etcd-1", "etcd-2", "etcd-3"}
 
 
@@ -112,7 +112,7 @@ def test_a_cold_environment_is_taken_down_afterwards(environment: list[str], pat
     """One command leaves nothing."""
     with local_session(paths, silent) as found:
         assert found.etcd == "127.0.0.1:2"
-        assert found.skipped == {"postgresql": "no compiler"}
+        assert found.state.skipped == {"postgresql": "no compiler"}
         assert environment[-1] == "up stepbench"
     assert environment[-1] == "down"
 
@@ -239,7 +239,7 @@ def test_a_trial_needs_the_emulator_and_the_server_that_it_is_given(
     """Another server's end is none of its failures."""
     phases = [{"name": "load", "closed": {"clients": 1, "duration_s": 1}}]
     plan = {"experiment": "operations", "target": target, "workload": {}, "phases": phases}
-    found = LocalSession(cast("Stack", None), skipped, None).needed(TrialPlan.model_validate(plan))
+    found = LocalSession(cast("Stack", None), EnvironmentState(skipped=skipped)).needed(TrialPlan.model_validate(plan))
     assert found == needed | {"emulator"}
 
 

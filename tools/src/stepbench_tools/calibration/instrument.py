@@ -50,6 +50,17 @@ class QuantileError(Contract):
     error_ms: float
     limit_ms: float | None
 
+    @classmethod
+    def of(cls, metric: str, truth_ms: float, measured_ms: float, limit_ms: float | None) -> Self:
+        """Return the error of a number."""
+        return cls(
+            metric=metric,
+            truth_ms=truth_ms,
+            measured_ms=measured_ms,
+            error_ms=measured_ms - truth_ms,
+            limit_ms=limit_ms,
+        )
+
     @property
     def passed(self) -> bool:
         """Return whether the error is within its limit."""
@@ -250,13 +261,7 @@ def _errors(truth_ns: NDArray[np.int64], measured_ns: NDArray[np.int64]) -> Iter
     for metric, q in _QUANTILES.items():
         truth_ms, measured_ms = quantile(truth, q), quantile(measured, q)
         limits_ms = {"p50": P50_LIMIT_MS, "p99": max(P99_LIMIT_MS, P99_LIMIT_SHARE * truth_ms)}
-        yield QuantileError(
-            metric=metric,
-            truth_ms=truth_ms,
-            measured_ms=measured_ms,
-            error_ms=measured_ms - truth_ms,
-            limit_ms=limits_ms.get(metric),
-        )
+        yield QuantileError.of(metric, truth_ms, measured_ms, limits_ms.get(metric))
 
 
 def _median_ms(times_ns: NDArray[np.int64]) -> float | None:

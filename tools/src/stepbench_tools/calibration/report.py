@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 HEADINGS = ("trial", "n", "quantile", "truth ms", "measured ms", "error ms", "limit ms", "counts", "stalled seen")
 NONE = "-"
-_JUDGED: dict[str, tuple[Aspect, ...]] = {
+Judged = Literal["plan", "runs", "transfers"]
+_JUDGED: dict[Judged, tuple[Aspect, ...]] = {
     "plan": ("times", "stalls", "counts", "sample"),
     "runs": ("counts", "sample"),
     "transfers": ("times", "stalls", "counts", "levels", "sample"),
@@ -35,7 +36,7 @@ class CalibrationReport(Contract):
     """
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
-    judged: Literal["plan", "runs", "transfers"]
+    judged: Judged
     run_id: str | None = None
     passed: bool
     fails: tuple[Aspect, ...] = Field(default=(), description="What does not keep its limits; all else does.")
@@ -43,29 +44,15 @@ class CalibrationReport(Contract):
     slow_spells: SlowSpells | None = Field(default=None, description="Of this machine, before and after.")
 
 
-def judge_plan(
-    run_id: str, trials: tuple[Calibration, ...], slow_spells: SlowSpells | None = None
+def judge(
+    judged: Judged, trials: tuple[Calibration, ...], slow_spells: SlowSpells | None = None, *, run_id: str | None = None
 ) -> CalibrationReport:
-    """Judge a whole plan: every limit has to hold, and there has to be something that they hold for."""
-    return _judge("plan", trials, slow_spells).model_copy(update={"run_id": run_id})
-
-
-def judge_runs(trials: tuple[Calibration, ...], slow_spells: SlowSpells | None = None) -> CalibrationReport:
-    """Judge short runs: every one has to be exact, and to have measured something."""
-    return _judge("runs", trials, slow_spells)
-
-
-def judge_transfers(trials: tuple[Calibration, ...], slow_spells: SlowSpells | None = None) -> CalibrationReport:
-    """Judge runs of transfers: every limit has to hold."""
-    return _judge("transfers", trials, slow_spells)
-
-
-def _judge(
-    judged: Literal["plan", "runs", "transfers"], trials: tuple[Calibration, ...], slow_spells: SlowSpells | None
-) -> CalibrationReport:
+    """Judge a plan's trials, short runs or runs of transfers: what they are judged by has to hold, and to be there."""
     found = {aspect for trial in trials for aspect, _ in trial.failures_by_aspect()} if trials else {"sample"}
     fails = tuple(aspect for aspect in _JUDGED[judged] if aspect in found)
-    return CalibrationReport(judged=judged, passed=not fails, fails=fails, trials=trials, slow_spells=slow_spells)
+    return CalibrationReport(
+        judged=judged, run_id=run_id, passed=not fails, fails=fails, trials=trials, slow_spells=slow_spells
+    )
 
 
 def table_rows(trials: tuple[Calibration, ...]) -> Iterator[tuple[str, ...]]:

@@ -230,13 +230,7 @@ def _errors(both: _Both) -> Iterator[QuantileError]:
             return
         measured_ms, truth_ms = (time_ns / _NS_PER_MS for time_ns in pairs[int(q * (len(pairs) - 1))])
         limits_ms = {"p50": P50_LIMIT_MS, "p99": max(P99_LIMIT_MS, P99_LIMIT_SHARE * truth_ms)}
-        yield QuantileError(
-            metric=f"{metric} error",
-            truth_ms=truth_ms,
-            measured_ms=measured_ms,
-            error_ms=measured_ms - truth_ms,
-            limit_ms=limits_ms.get(metric),
-        )
+        yield QuantileError.of(f"{metric} error", truth_ms, measured_ms, limits_ms.get(metric))
 
 
 def _counts(jitter: Jitter, both: _Both, pair: TransferPair | None) -> Iterator[Count]:

@@ -154,8 +154,8 @@ ETCD_MEMBERS = argument(
 OPEN = argument("--open", action="store_true", help="open the report in your browser")
 
 
-def open_page(page: Path) -> None:
-    """Open a report, or say where it is."""
+def open_page(page: Path, otherwise: str = "") -> None:
+    """Open a page in the user's browser, or say where it is, or what else to do."""
     import webbrowser
 
     address = page.resolve().as_uri()
@@ -164,7 +164,7 @@ def open_page(page: Path) -> None:
     except webbrowser.Error:
         opened = False
     if not opened:
-        write_errors(f"no browser could be started; the report is {address}")
+        write_errors(f"no browser could be started; {otherwise or f'the report is {address}'}")
 
 
 def write(text: str) -> None:

@@ -26,9 +26,9 @@ from stepbench_tools.cli.command import (
     at_least,
     between,
     messages,
+    open_page,
     out,
     write,
-    write_errors,
 )
 from stepbench_tools.cli.inputs import clone_paths
 
@@ -92,8 +92,6 @@ def _upstream(stack: str | None) -> tuple[Upstream, Callable[[], bool]]:
 @contextmanager
 def _opened(address: str, *, wanted: bool) -> Iterator[None]:
     """Have a browser led to the address by a file of the user's: all users read what a process was started with."""
-    import webbrowser
-
     if not wanted:
         yield
         return
@@ -101,12 +99,7 @@ def _opened(address: str, *, wanted: bool) -> Iterator[None]:
         page = Path(folder) / "dashboard.html"
         page.touch(mode=0o600)
         page.write_text(f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={address}">', "utf-8")
-        try:
-            opened = webbrowser.open(page.as_uri())
-        except webbrowser.Error:
-            opened = False
-        if not opened:
-            write_errors("no browser could be started; open the address above")
+        open_page(page, "open the address above")
         yield
 
 

@@ -51,8 +51,7 @@ from stepbench_tools.calibration.instrument import Calibration, calibrate
 from stepbench_tools.calibration.report import (
     HEADINGS,
     CalibrationReport,
-    judge_plan,
-    judge_runs,
+    judge,
     table_rows,
     verdict_lines,
 )
@@ -108,7 +107,7 @@ def calibrate_plan(paths: Paths, plan: Plan, out: Path, console: Console) -> Cal
             message = "the calibration did not come to an end; see above for what went wrong, and run it again"
             raise LocalEnvironmentError(message)
         trials = tuple(_trial(spec, session, outcome.folder) for spec in specs)
-    report = judge_plan(outcome.run_id, trials, SlowSpells.merged((before, check_cores())))
+    report = judge("plan", trials, SlowSpells.merged((before, check_cores())), run_id=outcome.run_id)
     (outcome.folder / DOCUMENT).write_text(to_json(report) + "\n", encoding="utf-8")
     return report
 
@@ -130,7 +129,7 @@ def calibrate_runs(runs: int, rate_per_s: float, notify: Callable[[str], None]) 
                 notify(f"run {seed + 1} of {runs}: {done[-1].name}: {'exact' if done[-1].exact else 'NOT exact'}")
         finally:
             terminate(store.pids)
-    return judge_runs(tuple(done), SlowSpells.merged((before, check_cores())))
+    return judge("runs", tuple(done), SlowSpells.merged((before, check_cores())))
 
 
 def with_rate(plan: Plan, rate_per_s: float) -> Plan:

@@ -28,7 +28,7 @@ from stepbench.experiments.transfer.program.contents import digest_of, pieces
 from stepbench.load.machine_speed import check_cores
 from stepbench.load.process import gc_paused
 from stepbench_tools.calibration.reference_bucket import FILES, reference_bucket
-from stepbench_tools.calibration.report import CalibrationReport, judge_transfers
+from stepbench_tools.calibration.report import CalibrationReport, judge
 from stepbench_tools.calibration.transfers import FILE_BYTES, FILE_MIB, NOTHING, PLANTED, calibrate_transfers, moment_ns
 from stepbench_tools.local.processes import await_end, has_ended, log_tail, spawn, terminate
 
@@ -65,7 +65,7 @@ def calibrate_transfers_here(transfers: int, out: Path, notify: Callable[[str], 
     before = check_cores()
     with (out / RECORDS).open("w", encoding="utf-8") as records:
         trials = [_run(name, jitter, transfers, records, notify) for name, jitter in _RUNS.items()]
-    return judge_transfers(tuple(trials), SlowSpells.merged((before, check_cores())))
+    return judge("transfers", tuple(trials), SlowSpells.merged((before, check_cores())))
 
 
 def _run(name: str, jitter: Jitter, transfers: int, records: TextIO, notify: Callable[[str], None]) -> Calibration:

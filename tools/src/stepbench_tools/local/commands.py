@@ -36,7 +36,7 @@ from stepbench_tools.local.state import ServerWatch
 from stepbench_tools.local.store_list import runnable_part, skipped_trials, stores_on_demand
 from stepbench_tools.local.streams import message_console
 from stepbench_tools.local.terminal import headline, progress_display
-from stepbench_tools.local.utilisation import Publisher
+from stepbench_tools.local.utilisation import Publisher, server_pids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -175,7 +175,7 @@ class Runner:
         """Return what came of it (None where nothing of it runs here), and how it ended. Raises as `run_all`."""
         started_at = datetime.now(UTC)
         run_id = new_run_id(plan.name, started_at)
-        skipped = self.session.skipped if self.session else {}
+        skipped = self.session.state.skipped if self.session else {}
         runnable = runnable_part(plan, skipped)
         for trial in skipped_trials(plan, skipped):
             self.warn(f"{trial.name} is skipped: {trial.reason}")
@@ -188,7 +188,7 @@ class Runner:
         self.notify(f"run {run_id}")
         with progress_display(self.console, self.overheads) as show, self._utilisation(runnable), self._load(runnable):
             executions, clock = Executions(self.stack, run), SystemClock()
-            servers = ServerWatch(self.session.servers, clock, self.session.needed) if self.session else None
+            servers = ServerWatch(self.session.state.servers, clock, self.session.needed) if self.session else None
             limit_s = overdue_s([spec.plan for spec in run.specs], self.overheads) if self.session else None
             terminal = Terminal(self.notify, show)
             outcome = execute(executions, document, self.options.out, terminal, clock, servers=servers, limit_s=limit_s)
@@ -207,7 +207,7 @@ class Runner:
         """Publish how busy the servers are while a plan searches for a rate, where the stack reads it; here only."""
         if self.session is None or all(trial.find_rate is None for trial in plan.trials):
             return nullcontext()
-        return Publisher(self.session.pids, self.stack.aws("cloudwatch"))
+        return Publisher(server_pids(self.session.state), self.stack.aws("cloudwatch"))
 
     def _load(self, plan: Plan) -> AbstractContextManager[object]:
         """Run the load host of a plan that takes its load from one; of a deployed stack, it is there already."""

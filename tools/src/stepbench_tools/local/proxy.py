@@ -150,12 +150,6 @@ _ONWARD = '<!DOCTYPE html><title>Stepbench</title><meta http-equiv="refresh" con
 _PAGE = '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Stepbench</title><p>{}</p></html>'
 
 
-class _Body(NamedTuple):
-    """What a request carries."""
-
-    content: bytes
-
-
 class Server(ThreadingHTTPServer):
     """
     It answers so many requests at once at most, and a connection carries one.
@@ -235,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
         target = self.server.gate.target_of(self.path)
         try:
             with self.server.slots:
-                answer = self.server.ask(self.command, target, headers, found.content)
+                answer = self.server.ask(self.command, target, headers, found)
         except (BotoCoreError, StepbenchError) as error:
             self._refuse(Refused(HTTPStatus.BAD_GATEWAY, f"The stack's API does not answer: {error}"))
             return
@@ -246,7 +240,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Log nothing: an address may hold the token."""
 
-    def _body(self) -> _Body | Refused:
+    def _body(self) -> bytes | Refused:
         """Return the request's body, or why it is not read."""
         if "Transfer-Encoding" in self.headers:
             return Refused(HTTPStatus.LENGTH_REQUIRED, "The request does not say how long it is.")
@@ -260,7 +254,7 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.rfile.read(int(given))
         if len(content) < int(given):
             return Refused(HTTPStatus.BAD_REQUEST, "The request breaks off.")
-        return _Body(content)
+        return content
 
     def _admit(self, admitted: Admitted) -> None:
         """Lead on to the first page; from another site's or a file's, only a page of ours gets the cookie back."""

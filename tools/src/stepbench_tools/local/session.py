@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench.compiled import processor
@@ -37,12 +37,12 @@ from stepbench_tools.local.machine_limits import require_room
 from stepbench_tools.local.processes import without_users_settings
 from stepbench_tools.local.running import RunAbandonedError
 from stepbench_tools.local.stack import Stack, local_stack
-from stepbench_tools.local.state import EnvironmentState, Occupancy, Server, occupied, read_state
+from stepbench_tools.local.state import EnvironmentState, Occupancy, occupied, read_state
 from stepbench_tools.local.streams import shielded
-from stepbench_tools.local.utilisation import metric_parameters, server_pids
+from stepbench_tools.local.utilisation import metric_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from stepbench.contracts.plan import AnyTrial
@@ -57,14 +57,16 @@ LEAD_S = 3
 
 @dataclass(frozen=True)
 class LocalSession:
-    """A session is a stack that is up, and what runs need to know of the environment; `pids` by server."""
+    """A session is a stack that is up, with what runs in its environment; `data` notes which runs were fetched."""
 
     stack: Stack
-    skipped: Mapping[str, str]
-    etcd: str | None
-    pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    servers: tuple[Server, ...] = ()
+    state: EnvironmentState
     data: Path | None = None
+
+    @property
+    def etcd(self) -> str | None:
+        """Return the address of the local etcd, if it runs."""
+        return next((server.endpoint for server in self.state.members(ETCD)), None)
 
     def note_fetched(self, run_id: str) -> None:
         """Note that a run's results are not in the environment alone."""
@@ -76,12 +78,12 @@ class LocalSession:
         target = trial.target
         name: str = target.store
         if isinstance(target, PostgresqlTarget) and trial.workload is not None:
-            name = POSTGRESQL_TLS if target.tls or POSTGRESQL_TLS not in self.skipped else POSTGRESQL
+            name = POSTGRESQL_TLS if target.tls or POSTGRESQL_TLS not in self.state.skipped else POSTGRESQL
         if isinstance(target, RedisTarget) and target.tls:
             name = REDIS_TLS
         if target.endpoint is not None:
             return frozenset({EMULATOR})
-        members = {server.name for server in EnvironmentState(servers=self.servers).members(name)}
+        members = {server.name for server in self.state.members(name)}
         return frozenset({EMULATOR, *(members or {name})})
 
 
@@ -153,9 +155,7 @@ def _build_and_start(paths: Paths, runtime: str, notify: Notify, options: Enviro
 
 def open_session(state: EnvironmentState, data: Path | None = None) -> LocalSession:
     """Return the session of a complete environment, whose folder of data notes which runs were fetched."""
-    etcd = next((server.endpoint for server in state.members(ETCD)), None)
-    stack = local_stack(state.stack, _endpoint(state))
-    return LocalSession(stack, state.skipped, etcd, server_pids(state), state.servers, data)
+    return LocalSession(local_stack(state.stack, _endpoint(state)), state, data)
 
 
 @contextlib.contextmanager
