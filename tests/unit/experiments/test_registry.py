@@ -18,8 +18,8 @@ from stepbench.experiments.dataflow import staging as dataflow_staging
 from stepbench.experiments.dataflow import trial as dataflow_trial
 from stepbench.experiments.dataflow.report import section as dataflow_report
 from stepbench.experiments.operations import analysis as operations_analysis
+from stepbench.experiments.operations import report as operations_report
 from stepbench.experiments.operations import staging as operations_staging
-from stepbench.experiments.operations.report import section as operations_report
 from stepbench.experiments.protocol import (
     Analyse,
     Experiment,

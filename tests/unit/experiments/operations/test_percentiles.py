@@ -11,7 +11,7 @@ from tests.unit.report.test_figures import data_of
 
 from stepbench.contracts.findings import Replication
 from stepbench.contracts.measures import Estimate
-from stepbench.experiments.operations.report.percentiles import format_percentile, percentile_figures
+from stepbench.experiments.operations.percentiles import format_percentile, percentile_figures
 from stepbench.planning import find_plan, parse_plan
 from stepbench.planning.expansion import expand
 

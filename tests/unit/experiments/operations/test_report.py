@@ -10,8 +10,8 @@ from tests.samples.estimates import present
 from tests.samples.results import changed, headline_rows, numbered, sample_page, sample_results
 from tests.unit.report.test_figures import data_of
 
-from stepbench.experiments.operations.report.scaling import describe_scaling, scaling_figures
-from stepbench.experiments.operations.report.section import connecting_parts, describe_window, kind_per_s
+from stepbench.experiments.operations.report import connecting_parts, describe_window, kind_per_s
+from stepbench.experiments.operations.scaling_figures import describe_scaling, scaling_figures
 from stepbench.experiments.report.headline import headline_lines
 from stepbench.report.run import window_rows
 

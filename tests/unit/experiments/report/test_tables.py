@@ -48,7 +48,7 @@ def test_a_trial_without_a_window_has_a_row_that_says_why() -> None:
     (row,) = read(render_csv(sample_summary([failed])))
     assert (row["name"], row["state"], row["value"]) == ("etcd", "failed", "")
     assert row["reason"] == "TargetUnavailableError: no etcd, or\n'another' one"
-    assert row.keys() == CSV_COLUMNS.keys()
+    assert tuple(row) == CSV_COLUMNS
 
 
 def test_a_window_is_one_row_of_all_its_measures() -> None:

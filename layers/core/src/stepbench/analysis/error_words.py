@@ -125,7 +125,7 @@ KNOWN: dict[str, ErrorWords] = {
     errors.NOT_FOUND: ErrorWords("", "Records were not there: evicted, expired, or removed by somebody else."),
     errors.NO_ANSWER: ErrorWords("", LOAD),
     "connect": ErrorWords("", NETWORK),
-    # Transfers' own (`experiments.transfer.program.failures`): of files, and the system's names.
+    # Transfers' own (`experiments.transfer.program.progress`): of files, and the system's names.
     "wrong-digest": ErrorWords("not the bytes that were stored", REMADE),
     "wrong-length": ErrorWords("", REMADE),
     "EIO": ErrorWords("the disk's, or the file server's, own failure", REMADE),

@@ -10,7 +10,7 @@ class _Operations:
     staging = Deferred[Staging]("stepbench.experiments.operations:staging")
     analyse = Deferred[Analyse]("stepbench.experiments.operations.analysis:analyse")
     export = Deferred[Export]("stepbench.records.export:export_events")
-    report = Deferred[Report]("stepbench.experiments.operations.report:section")
+    report = Deferred[Report]("stepbench.experiments.operations:report")
 
 
 experiment: Experiment = _Operations()

@@ -118,19 +118,19 @@ def _curve(name: str, curve: _CurveRuns) -> ScalingCurve:
     runs = curve.runs
     own = [run for run in runs if not run.saturated]
     found = _fitted(own, left_out=len(runs) - len(own))
-    rate, contention, coherency, knee, peak = _estimates(found)
+    none = Estimate(value=None, reason=found if isinstance(found, str) else None)
+    law = None if isinstance(found, str) else found
     levels = sorted({run.clients for run in runs})
-    points = tuple(_point([run for run in runs if run.clients == clients], found) for clients in levels)
     return ScalingCurve(
         name=name,
         window=curve.window,
         phase=curve.phase,
-        points=points,
-        rate_per_s=rate,
-        contention=contention,
-        coherency=coherency,
-        knee_clients=knee,
-        peak_per_s=peak,
+        points=tuple(_point([run for run in runs if run.clients == clients], law) for clients in levels),
+        rate_per_s=law.lambda_per_s if law else none,
+        contention=law.sigma if law else none,
+        coherency=law.kappa if law else none,
+        knee_clients=law.knee if law else none,
+        peak_per_s=law.peak_per_s if law else none,
         generator_limit_per_s=_limit(runs),
     )
 
@@ -160,21 +160,13 @@ def _fitted(runs: Sequence[_ScalingRun], left_out: int) -> Scalability | str:
         return f"{shortage}, without the {left_out} left out" if left_out else str(shortage)
 
 
-def _estimates(found: Scalability | str) -> tuple[Estimate, Estimate, Estimate, Estimate, Estimate]:
-    """Return one client's rate, contention, coherency, knee and peak."""
-    if isinstance(found, str):
-        none = Estimate(value=None, reason=found)
-        return none, none, none, none, none
-    return found.lambda_per_s, found.sigma, found.kappa, found.knee, found.peak_per_s
-
-
-def _point(runs: Sequence[_ScalingRun], found: Scalability | str) -> ScalingPoint:
+def _point(runs: Sequence[_ScalingRun], law: Scalability | None) -> ScalingPoint:
     clients = runs[0].clients
     return ScalingPoint(
         clients=clients,
         trials=tuple(run.trial.index for run in runs),
         throughput_per_s=fmean(run.throughput_per_s for run in runs),
-        fitted_per_s=None if isinstance(found, str) else found.curve.throughput(clients),
+        fitted_per_s=law.curve.throughput(clients) if law else None,
         kept_runs=sum(not run.saturated for run in runs),
         saturated=all(run.saturated for run in runs),
     )

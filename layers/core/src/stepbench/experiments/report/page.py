@@ -73,7 +73,7 @@ def render_page(
     return render_document(
         "page",
         (*_first_sections(run), *_answer_sections(run)),
-        (*_event_sections(run), *_last_sections(run)),
+        tuple(_last_sections(run)),
         run=summary,
         trials=run.trials,
         missed=doc.sentence_case(describe_missed(summary)),
@@ -116,16 +116,11 @@ def _answer_sections(run: RunView) -> Iterator[doc.Node]:
     yield from filter(None, (load_section(run), shares, clocks, steps_section(run), repeats))
 
 
-def _event_sections(run: RunView) -> Iterator[doc.Node]:
-    """Yield the sections on single events, of which files that are read have none."""
+def _last_sections(run: RunView) -> Iterator[doc.Node]:
+    """Yield the sections on single events, of which files that are read have none, then those of all runs."""
     if not run.windowless:
         yield from (over_time_section(run), accounting_section(run), times_section(run))
-
-
-def _last_sections(run: RunView) -> Iterator[doc.Node]:
-    yield invocations_section(run)
-    yield cost_section(run.summary, run.manifest)
-    yield caveats_section(run.summary.trials)
+    yield from (invocations_section(run), cost_section(run.summary, run.manifest), caveats_section(run.summary.trials))
 
 
 def render_document(template: str, before: Sequence[doc.Node], after: Sequence[doc.Node] = (), **values: Any) -> str:  # noqa: ANN401 -- what the template uses

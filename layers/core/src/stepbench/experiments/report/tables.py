@@ -27,27 +27,13 @@ MEASURES = (
 POINTS = ("min", "mean", "max")
 """Of the sample itself: they have no interval."""
 _TRIAL: dict[str, type] = {"trial": int, "name": str, "store": str, "provider": str, "emulated": bool, "state": str}
-_WINDOW: dict[str, type] = {
-    "phase": str,
-    "window": str,
-    "n": int,
-    "sent": int,
-    "failed": int,
-    "unknown": int,
-    "lost": int,
-    "offered_per_s": float,
-    "achieved_per_s": float,
-}
-_NUMBER: dict[str, type] = {
-    "kind": str,
-    "measure": str,
-    "statistic": str,
-    "value": float,
-    "low": float,
-    "high": float,
-    "reason": str,
-}
-CSV_COLUMNS = _TRIAL | _WINDOW | _NUMBER
+_WINDOW: dict[str, type] = (
+    dict.fromkeys(("phase", "window"), str)
+    | dict.fromkeys(("n", "sent", "failed", "unknown", "lost"), int)
+    | dict.fromkeys(("offered_per_s", "achieved_per_s"), float)
+)
+_NUMBER = ("kind", "measure", "statistic", "value", "low", "high", "reason")
+CSV_COLUMNS = (*_TRIAL, *_WINDOW, *_NUMBER)
 _FORMULA = tuple("=+-@\t\r")
 """A spreadsheet takes a text that begins so for a formula."""
 _ESTIMATE: dict[str, type] = {"": float, "_low": float, "_high": float, "_reason": str}
@@ -109,17 +95,11 @@ def _csv_rows(summary: RunSummary) -> Iterator[Row]:
     for row in window_rows(summary.trials):
         cells = _window_cells(row)
         for kind, measure, times in _all_measures(row):
+            of: Row = {**cells, "kind": kind, "measure": measure}
             for statistic in QUANTILES:
-                estimate: Estimate = getattr(times, statistic)
-                yield {**cells, "kind": kind, "measure": measure, "statistic": statistic, **estimate.model_dump()}
+                yield {**of, "statistic": statistic, **getattr(times, statistic).model_dump()}
             for statistic in POINTS:
-                yield {
-                    **cells,
-                    "kind": kind,
-                    "measure": measure,
-                    "statistic": statistic,
-                    "value": getattr(times, statistic),
-                }
+                yield {**of, "statistic": statistic, "value": getattr(times, statistic)}
     yield from _dataflow_rows(summary)
     yield from _cost_rows(summary)
     for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.transfer.result import TransferModes
     from stepbench.experiments.transfer.analysis.reads import Floats, PairName, Reads
+    from stepbench.records.formats.transfer_columns import TransferColumns
 
     Integers = NDArray[np.int64]
 
@@ -35,15 +35,6 @@ OWN_PACE = 4
 TIMES_SLOW = 3
 """A shorter transfer is judged by its cell: so many times what only a tenth of its waits exceeds."""
 _SLOW = 0.9
-
-
-@dataclass(frozen=True)
-class _Waits:
-    """All waits for a MiB of a cell, by read, and each read's wait for its first byte (UNTOLD where it is)."""
-
-    reads: Integers
-    mib_ns: Integers
-    first_ns: Integers
 
 
 class Stalls(NamedTuple):
@@ -75,38 +66,32 @@ def find_stalls(cell: Reads) -> Stalls:
     wait for the first byte is one if it takes 0.5 s or more and ten times the cell's median wait for it; where a first
     byte is untold, that is a part of the wait for the first MiB.
     """
-    waits = _read_waits(cell)
-    known = waits.first_ns[waits.first_ns != UNTOLD]
-    first_limit = max(LEAST_NS, TIMES_PACE * float(np.median(known))) if known.size else np.inf
-    late = np.nonzero(waits.first_ns >= first_limit)[0]
-    reads, stalls_ns = _long_waits(waits)
-    judged = (np.diff(cell.columns.mib_offsets) > 0) | (waits.first_ns != UNTOLD)
-    return Stalls(np.concatenate([late, reads]), np.concatenate([waits.first_ns[late], stalls_ns]), judged)
+    first_ns = cell.columns.first_byte_ns
+    known = first_ns != UNTOLD
+    first_limit = max(LEAST_NS, TIMES_PACE * float(np.median(first_ns[known]))) if known.any() else np.inf
+    late = np.nonzero(first_ns >= first_limit)[0]
+    reads, stalls_ns = _long_waits(cell.columns)
+    judged = (np.diff(cell.columns.mib_offsets) > 0) | known
+    return Stalls(np.concatenate([late, reads]), np.concatenate([first_ns[late], stalls_ns]), judged)
 
 
-def _read_waits(cell: Reads) -> _Waits:
-    columns = cell.columns
-    lengths = np.diff(columns.mib_offsets)
-    reads = np.repeat(np.arange(columns.size), lengths)
-    before = np.roll(columns.mib_ns, 1)
-    starts = columns.mib_offsets[:-1][lengths > 0]
-    before[starts] = np.maximum(columns.first_byte_ns[lengths > 0], 0)
-    return _Waits(reads, columns.mib_ns - before, columns.first_byte_ns)
-
-
-def _long_waits(waits: _Waits) -> tuple[Integers, Integers]:
+def _long_waits(columns: TransferColumns) -> tuple[Integers, Integers]:
     """Return whose waits for a MiB are stalls, and how long they are."""
-    candidates = np.nonzero(waits.mib_ns >= LEAST_NS)[0]
+    lengths, begins = np.diff(columns.mib_offsets), columns.mib_offsets[:-1]
+    before_ns = np.roll(columns.mib_ns, 1)
+    before_ns[begins[lengths > 0]] = np.maximum(columns.first_byte_ns[lengths > 0], 0)
+    waits_ns = columns.mib_ns - before_ns
+    candidates = np.nonzero(waits_ns >= LEAST_NS)[0]
     if not candidates.size:
         return candidates, candidates
-    whose = waits.reads[candidates]
-    limits = np.full(candidates.size, TIMES_SLOW * float(np.quantile(waits.mib_ns, _SLOW)))
+    whose = np.repeat(np.arange(columns.size), lengths)[candidates]
+    limits = np.full(candidates.size, TIMES_SLOW * float(np.quantile(waits_ns, _SLOW)))
     for read in np.unique(whose).tolist():
-        begin, end = np.searchsorted(waits.reads, [read, read + 1])
-        if end - begin >= OWN_PACE:
-            limits[whose == read] = TIMES_PACE * float(np.median(waits.mib_ns[begin:end]))
-    stalls = waits.mib_ns[candidates] >= limits
-    return whose[stalls], waits.mib_ns[candidates][stalls]
+        if lengths[read] >= OWN_PACE:
+            own = waits_ns[begins[read] : begins[read] + lengths[read]]
+            limits[whose == read] = TIMES_PACE * float(np.median(own))
+    stalls = waits_ns[candidates] >= limits
+    return whose[stalls], waits_ns[candidates][stalls]
 
 
 BUSY = 0.8

@@ -11,8 +11,8 @@ import signal
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.transfer.rows import RunTransferInput
-from stepbench.experiments.transfer.program.failures import STOPPED
 from stepbench.experiments.transfer.program.process import Invocation, Process, Sandbox
+from stepbench.experiments.transfer.program.progress import STOPPED
 from stepbench.experiments.transfer.program.surroundings import find_task, with_credentials
 
 if TYPE_CHECKING:

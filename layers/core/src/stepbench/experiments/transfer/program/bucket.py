@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.experiments.transfer.program.failures import ReadFailedError, wrong_length
+from stepbench.experiments.transfer.program.progress import ReadFailedError, wrong_length
 from stepbench.model.errors import CONNECTION_CLOSED
 from stepbench.wire.http1.download import HttpServer, connect, tls_context
 from stepbench.wire.http1.sigv4 import Form, Signer, s3_path

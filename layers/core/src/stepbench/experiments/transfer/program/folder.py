@@ -18,7 +18,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepbench.experiments.transfer.program.failures import ReadFailedError, wrong_length
+from stepbench.experiments.transfer.program.progress import ReadFailedError, wrong_length
 from stepbench.model.errors import NOT_FOUND
 
 if TYPE_CHECKING:

@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING, Protocol
 from stepbench.contracts.transfer.rows import TransferRow, TransferRows
 from stepbench.errors import RecordsLostError, RecordsUnavailableError
 from stepbench.experiments.transfer.program.bucket import BucketAccess, BucketRead
-from stepbench.experiments.transfer.program.failures import CANCELLED, NO_TIME, WRONG_DIGEST, is_damage, read_error
 from stepbench.experiments.transfer.program.folder import FolderRead
-from stepbench.experiments.transfer.program.progress import Progress
+from stepbench.experiments.transfer.program.progress import (
+    CANCELLED,
+    NO_TIME,
+    WRONG_DIGEST,
+    Progress,
+    is_damage,
+    read_error,
+)
 from stepbench.experiments.transfer.program.surroundings import (
     TaskPlace,
     Watcher,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
 from stepbench.contracts.experiment import QUANTILES
-from stepbench.experiments.operations.report.percentiles import format_kind, percentile_figures, percentile_nodes
-from stepbench.experiments.operations.report.scaling import scaling_figures, scaling_nodes, scaling_sentences
+from stepbench.experiments.operations.percentiles import format_kind, percentile_figures, percentile_nodes
+from stepbench.experiments.operations.scaling_figures import scaling_figures, scaling_nodes, scaling_sentences
 from stepbench.experiments.protocol import nothing
 from stepbench.report import document as doc
 from stepbench.report import numbers
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import ConnectingResult, KindResult, Latency, OperationsResult, WindowResult
     from stepbench.contracts.result import RunSummary
-    from stepbench.experiments.operations.report.percentiles import PercentileFigure
+    from stepbench.experiments.operations.percentiles import PercentileFigure
     from stepbench.report.run import RunView, WindowRow
 
 QUESTION = "How fast is the store?"
