@@ -13,7 +13,7 @@ from tests.samples.services import MemoryServices
 
 from stepbench.contracts.dataflow.dag import MAX_READS, Dag
 from stepbench.errors import CorruptRecordsError
-from stepbench.experiments.dataflow.trial import DagRecords
+from stepbench.experiments.dataflow.trial import DataflowAnalysis
 from stepbench.records.storage import dag_rows as formats
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import (
@@ -102,7 +102,7 @@ def test_what_ran_the_tasks_is_known_by_their_rows() -> None:
     )
     for name, index, attempt in (("cut", 0, 0), ("cut", 0, 1), ("work", 0, 0), ("work", 1, 0), ("work", 2, 0)):
         DagRows(table).put_task(REF.tag, task_row(name, 0, 9, event=event_text(0), index=index, attempt=attempt))
-    records = DagRecords(StoredTasks.read(REF.tag, table), (dag_end(9, event=event_text(0), dag="dag"),), (), ())
+    records = DataflowAnalysis(StoredTasks.read(REF.tag, table), (dag_end(9, event=event_text(0), dag="dag"),), (), 0)
     assert records.invocations([dag]) == {"RunVideoTask": 2, "RunTask": 3}
     assert records.write_units == 5 + 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from stepbench.analysis.evidence import gather
 from stepbench.analysis.findings import Contribution, OwnAnalysis, OwnUsage
@@ -46,17 +46,60 @@ MOST_RESULTS = 40
 NS_PER_S = 1_000_000_000
 
 
-class DagRecords(NamedTuple):
-    """
-    What a trial of DAGs left beside its writers' records and arrivals.
+def analyse(stored: Stored) -> TrialResult:
+    """Return everything that the report shows of the trial; raises as `gather` and `trial_result` do."""
+    spec, runs = stored.spec, stored.runs
+    ends, damaged = read_dag_ends(spec.tag, stored.table)
+    keys = (layout.phase_key(spec.ref, number, layout.TUNING) for number, _ in enumerate(spec.offered.phases))
+    steps = tuple(step for key in keys if (step := runs.find_model(key, TuningStep)) is not None)
+    own = DataflowAnalysis(StoredTasks.read(spec.tag, stored.table), ends, steps, len(damaged))
+    return trial_result(gather(stored), own)
 
-    Rows of tasks, ends of executions, decisions to tune the store; and messages about ends that are garbled.
+
+@dataclass(frozen=True)
+class DataflowAnalysis(OwnAnalysis):
+    """
+    What executions of DAGs add to a trial's result.
+
+    It is made of what they left beside writers' records and arrivals: rows of tasks, ends of executions, decisions to
+    tune the store. damaged: how many ends cannot be read.
     """
 
     tasks: StoredTasks
     ends: tuple[DagEnd, ...]
     tuning: tuple[TuningStep, ...]
-    damaged: tuple[str, ...]
+    damaged: int
+
+    def trial(
+        self, evidence: Evidence, windows: Sequence[MeasuredWindow], results: Sequence[WindowResult]
+    ) -> Contribution:
+        """
+        Return findings and chart data of the executions, their caveats, and what they used.
+
+        Raises:
+            AccountingError: the rows contradict each other.
+        """
+        plan = evidence.spec.offered
+        executions = _Executions(evidence, self)
+        tallies = [executions.tally(window, result, plan) for window, result in zip(windows, results, strict=True)]
+        executions.count()
+        findings = executions.findings(tallies)
+        unread = self.damaged + len(self.tasks.damaged)
+        return Contribution(
+            dataflow=findings,
+            chart_data=executions.chart_data(tallies),
+            failure=_nothing_completed(findings),
+            failed=findings.executions.failed,
+            graver=(*sentences.find_failed_executions(findings), *sentences.missing_objects(findings.objects)),
+            unrecorded=tuple(sentences.find_unread_rows(findings, unread)),
+            milder=(*sentences.find_retried_tasks(findings), *sentences.find_cold_tasks(findings)),
+            use=OwnUsage(
+                self.transitions(plan.dags),
+                self.write_units,
+                self.invocations(plan.dags),
+                dag_requests(shorten_plan(plan, evidence)),
+            ),
+        )
 
     @property
     def write_units(self) -> int:
@@ -81,54 +124,6 @@ class DagRecords(NamedTuple):
         return found
 
 
-def analyse(stored: Stored) -> TrialResult:
-    """Return everything that the report shows of the trial; raises as `gather` and `trial_result` do."""
-    spec, runs = stored.spec, stored.runs
-    ends, damaged = read_dag_ends(spec.tag, stored.table)
-    keys = (layout.phase_key(spec.ref, number, layout.TUNING) for number, _ in enumerate(spec.offered.phases))
-    steps = tuple(step for key in keys if (step := runs.find_model(key, TuningStep)) is not None)
-    records = DagRecords(StoredTasks.read(spec.tag, stored.table), ends, steps, damaged)
-    return trial_result(gather(stored), DataflowAnalysis(records))
-
-
-@dataclass(frozen=True)
-class DataflowAnalysis(OwnAnalysis):
-    """What executions of DAGs add to a trial's result, from the rows of their tasks."""
-
-    records: DagRecords
-
-    def trial(
-        self, evidence: Evidence, windows: Sequence[MeasuredWindow], results: Sequence[WindowResult]
-    ) -> Contribution:
-        """
-        Return findings and chart data of the executions, their caveats, and what they used.
-
-        Raises:
-            AccountingError: the rows contradict each other.
-        """
-        plan, records = evidence.spec.offered, self.records
-        executions = _Executions(evidence, records)
-        tallies = [executions.tally(window, result, plan) for window, result in zip(windows, results, strict=True)]
-        executions.count()
-        findings = executions.findings(tallies)
-        damaged = len(records.damaged) + len(records.tasks.damaged)
-        return Contribution(
-            dataflow=findings,
-            chart_data=executions.chart_data(tallies),
-            failure=_nothing_completed(findings),
-            failed=findings.executions.failed,
-            graver=(*sentences.find_failed_executions(findings), *sentences.missing_objects(findings.objects)),
-            unrecorded=tuple(sentences.find_unread_rows(findings, damaged)),
-            milder=(*sentences.find_retried_tasks(findings), *sentences.find_cold_tasks(findings)),
-            use=OwnUsage(
-                records.transitions(plan.dags),
-                records.write_units,
-                records.invocations(plan.dags),
-                dag_requests(shorten_plan(plan, evidence)),
-            ),
-        )
-
-
 def _nothing_completed(findings: DataflowFindings) -> Failure | None:
     """Fail a trial that passed all its states and has a window in which no execution was completed."""
     empty = [window.window for window in findings.windows if not window.completed]
@@ -141,7 +136,7 @@ def _nothing_completed(findings: DataflowFindings) -> Failure | None:
 class _Executions:
     """All executions of a trial, and what is counted of them."""
 
-    def __init__(self, evidence: Evidence, records: DagRecords) -> None:
+    def __init__(self, evidence: Evidence, records: DataflowAnalysis) -> None:
         joined = evidence.joined
         self._evidence, self._records = evidence, records
         self._found = find_executions(evidence.spec, joined, records.ends, records.tasks.events)

@@ -214,7 +214,7 @@ def _replication(spec: TrialSpec, published: Published, groups: dict[str, DagGro
     ours, ours_idle = (_ours(published, place, names, groups, idle=idle) for idle in (False, True))
     twice, number = published.metric in _BOTH_READINGS, published.number
     fields = {
-        "metric": published.metric,
+        **published.model_dump(include={"metric", "bound", "source", "note"}),
         "trial": trial,
         "over_trial": over_trial,
         "dag": dag,
@@ -222,9 +222,6 @@ def _replication(spec: TrialSpec, published: Published, groups: dict[str, DagGro
         "window": window,
         "published": number,
         "unit": "share" if published.share is not None else "ratio",
-        "bound": published.bound,
-        "source": published.source,
-        "note": published.note,
         "ours": ours,
         "ours_idle": ours_idle if twice else None,
         "ratio": ours.over(number),
