@@ -6,7 +6,7 @@ Nothing in it was measured; times hang together: parts add up to tasks, and task
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.samples.results import accounting, numbered, sample_summary, sample_window, trial_summary
 
@@ -183,6 +183,10 @@ def path_ms(dag: Dag, medium: SampleMedium) -> dict[PathPart, float]:
 def _stage(dag: Dag, stage: Stage, level: int, medium: SampleMedium) -> StageResult:
     parts = task_parts(dag, stage, medium)
     whole, n = sum(parts.values()), EXECUTIONS * stage.tasks
+    times: dict[str, Any] = {f"{name}_ms": spread(ms, n) for name, ms in parts.items()}
+    times["get_ms" if stage.takes_input else "input_ms"] = None
+    if not dag.consumers_of(stage.name):
+        times["put_ms"] = None
     return StageResult(
         name=stage.name,
         task=stage.task,
@@ -190,12 +194,6 @@ def _stage(dag: Dag, stage: Stage, level: int, medium: SampleMedium) -> StageRes
         tasks=stage.tasks,
         duration_ms=spread(whole * 1.1),
         task_ms=spread(whole, n),
-        open_ms=spread(parts["open"], n),
-        input_ms=spread(parts["input"], n) if stage.takes_input else None,
-        get_ms=None if stage.takes_input else spread(parts["get"], n),
-        compute_ms=spread(parts["compute"], n),
-        put_ms=spread(parts["put"], n) if dag.consumers_of(stage.name) else None,
-        rest_ms=spread(parts["rest"], n),
         passing_share=about((parts["get"] + parts["put"]) / whole),
         stragglers=spread(1.2) if stage.tasks >= 3 else None,
         cold_starts=1,
@@ -203,6 +201,7 @@ def _stage(dag: Dag, stage: Stage, level: int, medium: SampleMedium) -> StageRes
         retries=0,
         memory_mib=142.0,
         cpu_share=0.6,
+        **times,
     )
 
 
@@ -214,6 +213,11 @@ def _edges(dag: Dag, medium: SampleMedium) -> Iterator[EdgeResult]:
             size = BLOB_BYTES[each.stage]
             network = transfer_ms(medium, size)
             whole = medium.store_ms + network
+            rate = spread(size / 2**20 / whole * 1_000)
+            times = {
+                "put": whole, "get": whole, "serialise": 0.4, "put_network": network, "put_store": medium.store_ms,
+                "get_store": medium.store_ms * 0.8, "get_network": network, "deserialise": 0.3,
+            }  # fmt: skip
             yield EdgeResult(
                 producer=each.stage,
                 consumer=stage.name,
@@ -221,19 +225,12 @@ def _edges(dag: Dag, medium: SampleMedium) -> Iterator[EdgeResult]:
                 objects=len(own),
                 reads=sum(one.reads for one in own),
                 blob_bytes=spread(size),
-                put_ms=spread(whole),
-                get_ms=spread(whole),
-                serialise_ms=spread(0.4),
-                put_network_ms=spread(network),
-                put_store_ms=spread(medium.store_ms),
-                get_store_ms=spread(medium.store_ms * 0.8),
-                get_network_ms=spread(network),
-                deserialise_ms=spread(0.3),
-                put_mib_per_s=spread(size / 2**20 / whole * 1_000),
-                get_mib_per_s=spread(size / 2**20 / whole * 1_000),
+                put_mib_per_s=rate,
+                get_mib_per_s=rate,
                 put_requests=1.0,
                 get_requests=1.0,
                 failed=0,
+                **{f"{name}_ms": spread(ms) for name, ms in times.items()},
             )
 
 

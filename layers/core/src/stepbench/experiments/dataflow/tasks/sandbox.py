@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from stepbench.clock import SystemClock
@@ -120,23 +121,21 @@ class TaskPlace:
         self.rows = DagRows(table)
         self._bucket = bucket
         self._build = build
-        self._settings: Settings | None = None
         self._specs: dict[str, TrialSpec] = {}
         self._store: tuple[str, BlobStore] | None = None
         self._is_open = False
-        self._runner: asyncio.Runner | None = None
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
         """Return the stack's."""
-        if self._settings is None:
-            self._settings = load_settings(self.environ)
-        return self._settings
+        return load_settings(self.environ)
+
+    @cached_property
+    def _runner(self) -> asyncio.Runner:
+        return measuring_runner()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run on the sandbox's loop."""
-        if self._runner is None:
-            self._runner = measuring_runner()
         return self._runner.run(coroutine)
 
     def trial(self, ref: TrialRef) -> TrialSpec:
