@@ -7,7 +7,14 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
-from tests.support.contracts.operations_subject import contents_of, operating, operations_spec, until_operated
+from tests.samples.ports import UNSERVED_PORT
+from tests.support.contracts.operations_subject import (
+    SILENT_LIMIT_S,
+    contents_of,
+    operating,
+    operations_spec,
+    until_operated,
+)
 from tests.support.contracts.watch import watch
 from tests.support.fault_proxy import Cut, Replace, Rule, fault_proxy, plain
 
@@ -15,10 +22,12 @@ from stepbench.contracts.workload import Kind
 from stepbench.model.request import Outcome, perform
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from tests.support.contracts.operations_subject import OperationsSubject
+    from tests.support.fault_proxy import FaultProxy, Framing
 
+    from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
     from stepbench.model.request import ChangeBatch
 
@@ -26,6 +35,33 @@ LIMIT_S = 20
 READS = 10
 NO_SERVER = "http://127.0.0.1:1"
 """Nobody listens on port 1."""
+
+
+class ServedSubject:
+    """The part of a store's subjects that is the same for all that are reached by host and port; see the contracts'."""
+
+    framing: Callable[[], Framing] = staticmethod(plain)
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = upstream
+
+    def build(self, spec: TrialSpec, endpoint: str, limit_s: float | None = None) -> Any:  # noqa: ANN401 -- each store's own
+        """Return a driver, or blobs, of the server at an address; limit_s: how long an operation may take."""
+        raise NotImplementedError
+
+    def operable(self, spec: TrialSpec) -> Any:  # noqa: ANN401 -- as `build`
+        """Return those of the running server."""
+        return self.build(spec, self.upstream)
+
+    driver = store = operable
+
+    def unreachable(self, spec: TrialSpec) -> Any:  # noqa: ANN401 -- as `build`
+        """Return those of a port without a listener."""
+        return self.build(spec, f"127.0.0.1:{UNSERVED_PORT}")
+
+    def through(self, spec: TrialSpec, proxy: FaultProxy) -> Any:  # noqa: ANN401 -- as `build`
+        """Return those that reach the server through a proxy, and wait shortly."""
+        return self.build(spec, proxy.endpoint, SILENT_LIMIT_S)
 
 
 class SubjectFixture:

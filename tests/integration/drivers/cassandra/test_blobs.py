@@ -6,23 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.drivers.cassandra.conftest import ask
-from tests.integration.drivers.subjects import NO_SERVER, SubjectFixture
+from tests.integration.drivers.subjects import ServedSubject, SubjectFixture
 from tests.support.contracts.blobs import MIB, BlobsContract
-from tests.support.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, holding
-from tests.support.fault_proxy import plain
+from tests.support.contracts.blobs_subject import blobs_spec, holding
 
 from stepbench.clock import AnchoredClock
-from stepbench.drivers.access import ServerLimits
 from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, keyspace_of
 from stepbench.drivers.cassandra.blobs import CassandraBlobs
 from stepbench.model.request import Outcome
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.fault_proxy import FaultProxy, Framing
-
     from stepbench.contracts.plan import TrialSpec
     from stepbench_tools.local.stores import LocalStore
     from stepbench_tools.local.stores.certificates import Certificates
@@ -30,38 +24,27 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.stores
 
 
-class CassandraBlobsSubject:
+class CassandraBlobsSubject(ServedSubject):
     """A node, read by statements of the tests' own."""
 
     target: dict[str, Any] = {"store": "cassandra"}  # noqa: RUF012 -- the protocol's attribute
-    framing: Callable[[], Framing] = staticmethod(plain)
 
     def __init__(self, endpoint: str, authority: str) -> None:
-        self.upstream = endpoint
+        super().__init__(endpoint)
         self._authority = authority
 
-    def store(self, spec: TrialSpec) -> CassandraBlobs:
-        """See `BlobsSubject`."""
-        return self._at(spec, self.upstream)
-
-    def unreachable(self, spec: TrialSpec) -> CassandraBlobs:
-        """See `BlobsSubject`."""
-        return self._at(spec, NO_SERVER.removeprefix("http://"))
-
-    def through(self, spec: TrialSpec, proxy: FaultProxy) -> CassandraBlobs:
-        """See `BlobsSubject`."""
-        return self._at(spec, proxy.endpoint, DEFAULT_LIMITS._replace(operate_s=SILENT_LIMIT_S))
+    def build(self, spec: TrialSpec, endpoint: str, limit_s: float | None = None) -> CassandraBlobs:
+        """See `ServedSubject`."""
+        limits = DEFAULT_LIMITS._replace(operate_s=limit_s) if limit_s else DEFAULT_LIMITS
+        settings = Settings(
+            results_table="", results_bucket="", cassandra_endpoint=endpoint, tls_authority=self._authority
+        )
+        return CassandraBlobs(spec, settings, AnchoredClock(), limits=limits)
 
     async def leftovers(self, spec: TrialSpec) -> list[str]:
         """Return keyspaces."""
         found = await ask(self.upstream, "SELECT keyspace_name FROM system_schema.keyspaces")
         return [name for row in found if (name := (row[0] or b"").decode()) == keyspace_of(spec.tag)]
-
-    def _at(self, spec: TrialSpec, endpoint: str, limits: ServerLimits = DEFAULT_LIMITS) -> CassandraBlobs:
-        settings = Settings(
-            results_table="", results_bucket="", cassandra_endpoint=endpoint, tls_authority=self._authority
-        )
-        return CassandraBlobs(spec, settings, AnchoredClock(), limits=limits)
 
 
 @pytest.fixture

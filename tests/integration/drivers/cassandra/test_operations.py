@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.drivers.cassandra.conftest import ask, connection_to
-from tests.integration.drivers.subjects import NO_SERVER, UnencryptedOperations
+from tests.integration.drivers.subjects import ServedSubject, UnencryptedOperations
 from tests.support.contracts.operations import OperationsContract
 from tests.support.contracts.operations_subject import (
     CLIENTS,
-    SILENT_LIMIT_S,
     Stored,
     contents_of,
     operating,
     operations_spec,
     until_operated,
 )
-from tests.support.fault_proxy import plain
 from tests.support.listening import listening_addresses
 
 from stepbench.clock import AnchoredClock
@@ -27,7 +25,6 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.access import ServerLimits
 from stepbench.drivers.cassandra.access import keyspace_of
 from stepbench.drivers.cassandra.operations import CassandraOperations
-from stepbench.drivers.protocol import Driver
 from stepbench.model.request import Outcome, perform
 from stepbench.settings import Settings
 from stepbench.wire.cql.answers import Row
@@ -37,10 +34,6 @@ from stepbench.workload.products import FIELD_BYTES
 from stepbench_tools.local.stores.certificates import make_certificates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.fault_proxy import FaultProxy, Framing
-
     from stepbench.contracts.plan import TrialSpec
     from stepbench_tools.local.stores import LocalStore
     from stepbench_tools.local.stores.certificates import Certificates
@@ -49,33 +42,22 @@ pytestmark = pytest.mark.stores
 INSERTS = {"mix": {"insert": 1}}
 
 
-class CassandraSubject:
+class CassandraSubject(ServedSubject):
     """A node, read by statements of the tests' own, which are sent as text."""
 
     target: dict[str, Any] = {"store": "cassandra"}  # noqa: RUF012 -- the TriggerSubject protocol's attribute
-    framing: Callable[[], Framing] = staticmethod(plain)
 
     def __init__(self, endpoint: str, authority: str) -> None:
-        self.upstream = endpoint
+        super().__init__(endpoint)
         self._authority = authority
 
-    def operable(self, spec: TrialSpec) -> Driver:
-        """Return a driver for the server."""
-        return self._driver(spec, self.upstream)
-
-    def unreachable(self, spec: TrialSpec) -> Driver:
-        """Return a driver for a port that refuses."""
-        return self._driver(spec, NO_SERVER.removeprefix("http://"))
-
-    def through(self, spec: TrialSpec, proxy: FaultProxy) -> Driver:
-        """Return a driver that reaches the server through the proxy."""
-        return self._driver(spec, proxy.endpoint, ServerLimits(2.0, SILENT_LIMIT_S, 30.0))
-
-    def _driver(self, spec: TrialSpec, endpoint: str, limits: ServerLimits | None = None) -> Driver:
+    def build(self, spec: TrialSpec, endpoint: str, limit_s: float | None = None) -> CassandraOperations:
+        """See `ServedSubject`."""
+        limits = ServerLimits(2.0, limit_s, 30.0) if limit_s else ServerLimits()
         settings = Settings(
             results_table="", results_bucket="", cassandra_endpoint=endpoint, tls_authority=self._authority
         )
-        return CassandraOperations(spec, settings, AnchoredClock(), limits=limits or ServerLimits())
+        return CassandraOperations(spec, settings, AnchoredClock(), limits=limits)
 
     async def read_back(self, spec: TrialSpec, key: str) -> Stored | None:
         """Return the whole row."""

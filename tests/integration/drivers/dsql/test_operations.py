@@ -17,11 +17,9 @@ import psycopg
 import pytest
 from psycopg import sql
 from tests.integration.drivers.sql.superuser import superuser, until_blocked
-from tests.integration.drivers.subjects import SubjectFixture
-from tests.samples.ports import UNSERVED_PORT
+from tests.integration.drivers.subjects import ServedSubject, SubjectFixture
 from tests.support.contracts.operations import OperationsContract
 from tests.support.contracts.operations_subject import (
-    SILENT_LIMIT_S,
     Shape,
     contents_of,
     fields_of,
@@ -30,7 +28,6 @@ from tests.support.contracts.operations_subject import (
     workload_of,
 )
 from tests.support.fake_clock import FakeClock
-from tests.support.fault_proxy import plain
 
 from stepbench.clock import AnchoredClock, SystemClock
 from stepbench.contracts.workload import Kind
@@ -61,7 +58,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from tests.support.contracts.operations_subject import Stored
-    from tests.support.fault_proxy import FaultProxy, Framing
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench_tools.local.stores.certificates import Certificates
@@ -77,13 +73,11 @@ ISOLATION = "ALTER ROLE stepbench SET default_transaction_isolation = 'repeatabl
 ASKED = "hostssl all stepbench 127.0.0.1/32 scram-sha-256\nhostnossl all stepbench 127.0.0.1/32 reject\n"
 
 
-class DsqlSubject:
+class DsqlSubject(ServedSubject):
     """The stand-in, looked at with a superuser's session."""
 
-    framing: Callable[[], Framing] = staticmethod(plain)
-
     def __init__(self, address: str, authority: Path) -> None:
-        self.upstream = address
+        super().__init__(address)
         self.authority = authority
         self.target = {"store": "dsql", "endpoint": address}
         self.settings = Settings(
@@ -104,18 +98,10 @@ class DsqlSubject:
             cursor = await connection.execute(sql.SQL(query).format(table=table), values or None)
             return await cursor.fetchall() if cursor.description else []
 
-    def operable(self, spec: TrialSpec) -> DsqlOperations:
-        """Return a driver of the server."""
-        return DsqlOperations(spec, self.settings, AnchoredClock())
-
-    def unreachable(self, spec: TrialSpec) -> DsqlOperations:
-        """Return a driver of a port without a listener."""
-        return DsqlOperations(_elsewhere(spec, f"127.0.0.1:{UNSERVED_PORT}"), self.settings, AnchoredClock())
-
-    def through(self, spec: TrialSpec, proxy: FaultProxy) -> DsqlOperations:
-        """Return a driver that reaches the server through the proxy."""
-        elsewhere = _elsewhere(spec, proxy.endpoint)
-        return DsqlOperations(elsewhere, self.settings, AnchoredClock(), answer_limit_s=SILENT_LIMIT_S)
+    def build(self, spec: TrialSpec, endpoint: str, limit_s: float | None = None) -> DsqlOperations:
+        """See `ServedSubject`."""
+        limits = {"answer_limit_s": limit_s} if limit_s else {}
+        return DsqlOperations(_elsewhere(spec, endpoint), self.settings, AnchoredClock(), **limits)
 
     async def read_back(self, spec: TrialSpec, key: str) -> Stored | None:
         """Return the text, or a product's fields."""

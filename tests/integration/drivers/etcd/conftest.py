@@ -9,7 +9,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.samples.ports import UNSERVED_PORT
+from tests.integration.drivers.subjects import ServedSubject
 from tests.support.contracts.filter import watching
 from tests.support.contracts.operations_subject import SILENT_LIMIT_S, fields_of
 from tests.support.fault_proxy import http2
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from tests.support.contracts.filter import Arrived
-    from tests.support.fault_proxy import FaultProxy, Framing
+    from tests.support.fault_proxy import Framing
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench_tools.local.stores import LocalStore
@@ -48,32 +48,16 @@ def etcd_operations(spec: TrialSpec, endpoint: str, limits: EtcdLimits | None = 
     return EtcdOperations(spec, etcd_settings(endpoint), AnchoredClock(), limits=limits or EtcdLimits())
 
 
-class EtcdSubject:
+class EtcdSubject(ServedSubject):
     """See `TriggerSubject`, `WatchSubject`, `FilterSubject` and `OperationsSubject`."""
 
     target: dict[str, Any] = {"store": "etcd"}  # noqa: RUF012 -- read only
     framing: Callable[[], Framing] = staticmethod(http2)
 
-    def __init__(self, endpoint: str) -> None:
-        self.upstream = endpoint
-
-    def driver(self, spec: TrialSpec) -> EtcdDriver:
-        """See above."""
-        return etcd_driver(spec, self.upstream)
-
-    def operable(self, spec: TrialSpec) -> EtcdOperations:
-        """See above."""
-        return etcd_operations(spec, self.upstream)
-
-    def unreachable(self, spec: TrialSpec) -> EtcdDriver | EtcdOperations:
-        """See above."""
+    def build(self, spec: TrialSpec, endpoint: str, limit_s: float | None = None) -> EtcdDriver | EtcdOperations:
+        """See `ServedSubject`."""
         make = etcd_operations if spec.plan.experiment == "operations" else etcd_driver
-        return make(spec, f"127.0.0.1:{UNSERVED_PORT}")
-
-    def through(self, spec: TrialSpec, proxy: FaultProxy) -> EtcdDriver | EtcdOperations:
-        """See above."""
-        make = etcd_operations if spec.plan.experiment == "operations" else etcd_driver
-        return make(spec, proxy.endpoint, LIMITS)
+        return make(spec, endpoint, LIMITS if limit_s else None)
 
     async def read_back(self, spec: TrialSpec, key: str) -> Any:  # noqa: ANN401 -- bytes, and of operations `Stored`
         """Return the value under a key."""

@@ -9,29 +9,24 @@ import pytest
 from psycopg import sql
 from tests.integration.drivers.postgresql.conftest import postgresql_operations, table_of
 from tests.integration.drivers.sql.superuser import superuser, until_blocked
-from tests.integration.drivers.subjects import UnencryptedOperations
-from tests.samples.ports import UNSERVED_PORT
+from tests.integration.drivers.subjects import ServedSubject, UnencryptedOperations
 from tests.support.contracts.operations import OperationsContract
 from tests.support.contracts.operations_subject import (
-    SILENT_LIMIT_S,
     contents_of,
     fields_of,
     operating,
     operations_spec,
     workload_of,
 )
-from tests.support.fault_proxy import plain
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.postgresql.operations import PostgresqlOperations
+from stepbench.drivers.sql.access import WRITE_LIMIT_S
 from stepbench.model.errors import NO_ANSWER
 from stepbench.model.request import Outcome, Request, Result, perform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.support.contracts.operations_subject import Stored
-    from tests.support.fault_proxy import FaultProxy, Framing
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench_tools.local.stores import LocalStore
@@ -40,26 +35,17 @@ pytestmark = pytest.mark.stores
 LIMIT_S = 20
 
 
-class PostgresqlOperationsSubject:
+class PostgresqlOperationsSubject(ServedSubject):
     """Looks at the server with a superuser's session."""
 
-    framing: Callable[[], Framing] = staticmethod(plain)
     target: dict[str, Any] = {"store": "postgresql"}  # noqa: RUF012 -- as the contract has it; nobody changes it
 
     def __init__(self, server: LocalStore) -> None:
-        self.upstream = server.endpoint.partition("/")[0]
+        super().__init__(server.endpoint.partition("/")[0])
 
-    def operable(self, spec: TrialSpec) -> PostgresqlOperations:
-        """Return a driver of the server."""
-        return postgresql_operations(spec, f"{self.upstream}/postgres")
-
-    def unreachable(self, spec: TrialSpec) -> PostgresqlOperations:
-        """Return a driver of a port without a listener."""
-        return postgresql_operations(spec, f"127.0.0.1:{UNSERVED_PORT}/postgres")
-
-    def through(self, spec: TrialSpec, proxy: FaultProxy) -> PostgresqlOperations:
-        """Return a driver that reaches the server through the proxy."""
-        return postgresql_operations(spec, f"{proxy.endpoint}/postgres", limit_s=SILENT_LIMIT_S)
+    def build(self, spec: TrialSpec, endpoint: str, limit_s: float | None = None) -> PostgresqlOperations:
+        """See `ServedSubject`."""
+        return postgresql_operations(spec, f"{endpoint}/postgres", limit_s=limit_s or WRITE_LIMIT_S)
 
     async def read_back(self, spec: TrialSpec, key: str) -> Stored | None:
         """Return the text, or a product's fields."""

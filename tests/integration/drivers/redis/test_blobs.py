@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.drivers.redis.conftest import CLUSTER, REDIS, other_client
-from tests.integration.drivers.subjects import NO_SERVER, SubjectFixture
+from tests.integration.drivers.subjects import ServedSubject, SubjectFixture
 from tests.support.contracts.blobs import MIB, BlobsContract
-from tests.support.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, holding
-from tests.support.fault_proxy import plain
+from tests.support.contracts.blobs_subject import blobs_spec, holding
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.access import ServerLimits
@@ -20,11 +19,9 @@ from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.wheels import start_redis_with_tls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.integration.drivers.redis.conftest import Start
-    from tests.support.fault_proxy import FaultProxy, Framing
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench_tools.local.stores import LocalStore
@@ -39,27 +36,18 @@ def blobs_of(spec: TrialSpec, endpoint: str, limits: ServerLimits = ServerLimits
     return RedisBlobs(spec, settings, AnchoredClock(), limits=limits)
 
 
-class RedisBlobsSubject:
+class RedisBlobsSubject(ServedSubject):
     """See `BlobsSubject`."""
 
     target = REDIS
-    framing: Callable[[], Framing] = staticmethod(plain)
 
     def __init__(self, server: LocalStore) -> None:
+        super().__init__(server.endpoint)
         self._server = server
-        self.upstream = server.endpoint
 
-    def store(self, spec: TrialSpec) -> RedisBlobs:
-        """See above."""
-        return blobs_of(spec, self.upstream)
-
-    def unreachable(self, spec: TrialSpec) -> RedisBlobs:
-        """See above."""
-        return blobs_of(spec, NO_SERVER.removeprefix("http://"))
-
-    def through(self, spec: TrialSpec, proxy: FaultProxy) -> RedisBlobs:
-        """See above."""
-        return blobs_of(spec, proxy.endpoint, ServerLimits(operate_s=SILENT_LIMIT_S))
+    def build(self, spec: TrialSpec, endpoint: str, limit_s: float | None = None) -> RedisBlobs:
+        """See `ServedSubject`."""
+        return blobs_of(spec, endpoint, ServerLimits(operate_s=limit_s) if limit_s else ServerLimits())
 
     async def leftovers(self, spec: TrialSpec) -> list[str]:
         """Return the keys that are still there."""

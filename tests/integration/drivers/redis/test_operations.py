@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.integration.drivers.redis.conftest import LIMIT_S, REDIS, SHORT, driver_of, driving, other_client
-from tests.integration.drivers.subjects import NO_SERVER, UnencryptedOperations
+from tests.integration.drivers.redis.conftest import LIMIT_S, LIMITS, REDIS, SHORT, driver_of, driving, other_client
+from tests.integration.drivers.subjects import ServedSubject, UnencryptedOperations
 from tests.support.contracts.operations import OperationsContract
 from tests.support.contracts.operations_subject import CLIENTS, contents_of, operations_spec
 from tests.support.fault_proxy import Cut, Delay, Drop, FaultProxy, Rule, fault_proxy, plain
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from tests.integration.drivers.redis.conftest import Start
     from tests.support.contracts.operations_subject import Stored
-    from tests.support.fault_proxy import Framing
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.redis.operations import RedisOperations
@@ -52,27 +51,18 @@ def proxy(server: LocalStore) -> Iterator[FaultProxy]:
         yield proxy
 
 
-class RedisSubject:
+class RedisSubject(ServedSubject):
     """See `OperationsSubject`."""
 
     target = REDIS
-    framing: Callable[[], Framing] = staticmethod(plain)
 
     def __init__(self, upstream: str, looking: Any) -> None:  # noqa: ANN401 -- a client without types
-        self.upstream = upstream
+        super().__init__(upstream)
         self._looking = looking
 
-    def operable(self, spec: TrialSpec) -> RedisOperations:
-        """See above."""
-        return driver_of(spec, self.upstream)
-
-    def unreachable(self, spec: TrialSpec) -> RedisOperations:
-        """See above."""
-        return driver_of(spec, NO_SERVER.removeprefix("http://"))
-
-    def through(self, spec: TrialSpec, proxy: FaultProxy) -> RedisOperations:
-        """See above."""
-        return driver_of(spec, proxy.endpoint, SHORT)
+    def build(self, spec: TrialSpec, endpoint: str, limit_s: float | None = None) -> RedisOperations:
+        """See `ServedSubject`."""
+        return driver_of(spec, endpoint, SHORT if limit_s else LIMITS)
 
     async def read_back(self, _spec: TrialSpec, key: str) -> Stored | None:
         """Read the record by its key's type."""
@@ -294,10 +284,9 @@ async def test_tear_down_without_time_says_that_it_is_not_done(server: LocalStor
     spec = operations_spec(REDIS)
     driver = driver_of(spec, server.endpoint)
     await driver.prepare()
-    keys = RedisKeys(spec.tag, driver._access, driver._nodes, driver._clock)
-    assert not await keys.clear(limit_s=0)
-    assert await keys.clear()
-    keys.close()
+    async with RedisKeys(spec.tag, driver._access, driver._nodes, driver._clock) as keys:
+        assert not await keys.clear(limit_s=0)
+        assert await keys.clear()
 
 
 async def test_what_a_cancelled_preload_has_sent_is_removed(

@@ -11,13 +11,11 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.drivers.subjects import SubjectFixture, established_watch, take_changes
-from tests.samples.ports import UNSERVED_PORT
+from tests.integration.drivers.subjects import ServedSubject, SubjectFixture, established_watch, take_changes
 from tests.support.contracts.life import running
 from tests.support.contracts.trigger import TriggerContract
 from tests.support.contracts.trigger_subject import contract_spec, contract_write
 from tests.support.contracts.watch import WatchContract
-from tests.support.fault_proxy import plain
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.identity import CANARY_PHASE, EventId, put_key
@@ -31,14 +29,11 @@ from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.references import TRUTH, start_reference
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from tests.support.fault_proxy import FaultProxy, Framing
-
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import Driver
     from stepbench.model.request import ChangeBatch
     from stepbench_tools.local.stores import LocalStore
 
@@ -67,26 +62,15 @@ def _driver(spec: TrialSpec, endpoint: str) -> ReferenceDriver:
     return ReferenceDriver(spec, settings, SystemClock())
 
 
-class ReferenceSubject:
+class ReferenceSubject(ServedSubject):
     """Reads by hand-made frames, not through our framing."""
 
     target = NOW
-    framing: Callable[[], Framing] = staticmethod(plain)
 
-    def __init__(self, endpoint: str) -> None:
-        self.upstream = endpoint
-
-    def driver(self, spec: TrialSpec) -> Driver:
-        """Return a driver of the running server."""
-        return _driver(spec, self.upstream)
-
-    def unreachable(self, spec: TrialSpec) -> Driver:
-        """Return a driver of a port without a listener."""
-        return _driver(spec, f"127.0.0.1:{UNSERVED_PORT}")
-
-    def through(self, spec: TrialSpec, proxy: FaultProxy) -> Driver:
-        """Return a driver of the running server, behind a proxy."""
-        return _driver(spec, proxy.endpoint)
+    def build(self, spec: TrialSpec, endpoint: str, limit_s: float | None = None) -> ReferenceDriver:
+        """See `ServedSubject`; the driver's limit is its own."""
+        del limit_s
+        return _driver(spec, endpoint)
 
     async def read_back(self, _spec: TrialSpec, key: str) -> bytes | None:
         """Return the value under a key."""

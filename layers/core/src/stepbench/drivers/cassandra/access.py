@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import CassandraTarget
 from stepbench.drivers.access import (
@@ -40,11 +40,8 @@ DEFAULT_LIMITS = ServerLimits(operate_s=12.0)
 """For a request of preparing, too, servers themselves take up to 20 s: to change a schema."""
 
 
-class LocatedNode(NamedTuple):
-    """A node, and its numeric address."""
-
-    endpoint: Endpoint
-    address: str
+LocatedNode = tuple["Endpoint", str]
+"""A node, and its numeric address."""
 
 
 class CassandraAccess:
@@ -83,7 +80,7 @@ class CassandraAccess:
             PlanError: the address is one that is never allowed.
         """
         node = next(self._next_nodes)
-        return LocatedNode(node, await self._addresses.find(node.host, node.port))
+        return node, await self._addresses.find(node.host, node.port)
 
     async def connect(
         self, answer_s: float | None = None, *, node: LocatedNode | None = None, single_use: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -235,15 +236,13 @@ class ClientChannel(Link[GrpcConnection]):
     async def _connect_to_endpoint(self) -> GrpcConnection:
         host, port = self.endpoint.host, self.endpoint.port
         self.is_down = True
-        connection = await self._addresses.connect(host, port, self._dial_address)
+        dial = partial(self._cluster.dial, self.endpoint)
+        connection = (await self._addresses.connect(host, port, dial)).connection
         self.is_down = False
         if self.connection is not None:  # the server has ended it; what it still answers is awaited
             self.retire(self.connection)
         self._users[connection] = 0
         return connection
-
-    async def _dial_address(self, address: str) -> GrpcConnection:
-        return (await self._cluster.dial(self.endpoint, address)).connection
 
 
 class ChannelCall:
@@ -275,7 +274,7 @@ class ChannelCall:
         """See `PendingRequest`."""
         connection = self._channel.acquire()
         if connection is None:
-            self._task = CoroutineRequest(self._perform, self._channel.clock)
+            self._task = CoroutineRequest(partial(self._channel.perform, self._call_and_wait), self._channel.clock)
             self._task.send(done)
             return
         self._done, self._connection = done, connection
@@ -287,9 +286,6 @@ class ChannelCall:
             self._task.abandon()
         elif self._call is not None:
             self._call.give_up(GrpcStatus.CANCELLED, ABANDONED)
-
-    async def _perform(self) -> Result:
-        return await self._channel.perform(self._call_and_wait)
 
     async def _call_and_wait(self, connection: GrpcConnection) -> Result:
         return self._read(await connection.call_and_wait(self._method, self._message))

@@ -7,7 +7,6 @@ from where they lie to where they are wanted, one command at a time over a strea
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES
@@ -23,7 +22,7 @@ from stepbench.wire.resp.requests import CRLF, command_head, string_head
 from stepbench.wire.stream import ByteStream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
@@ -178,17 +177,11 @@ class RedisBlobs(TimedBlobs):
             node, asking = redirect.node, redirect.ask
         return reply
 
-    @asynccontextmanager
-    async def _keys(self) -> AsyncIterator[RedisKeys]:
-        """Yield what finds and removes keys; it is for control, and brings libraries that no transfer needs."""
+    def _keys(self) -> RedisKeys:
+        """Return what finds and removes keys; it is for control, and brings libraries that no transfer needs."""
         from stepbench.drivers.redis.keys import RedisKeys  # noqa: PLC0415
 
-        await self._nodes.learn()
-        keys = RedisKeys(self._tag, self._access, self._nodes, self._clock)
-        try:
-            yield keys
-        finally:
-            keys.close()
+        return RedisKeys(self._tag, self._access, self._nodes, self._clock)
 
 
 async def _exchange(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.redis.access import describe
@@ -29,7 +29,11 @@ _SCANNED_AT_ONCE = 10_000
 
 
 class RedisKeys:
-    """Writes, finds and removes a trial's keys, over control connections made as they are needed. `close` it."""
+    """
+    Writes, finds and removes a trial's keys, over control connections made as they are needed.
+
+    It is for a block, `async with`, at whose begin it learns the nodes; raises as `RedisNodes.learn`.
+    """
 
     def __init__(self, tag: str, access: RedisAccess, nodes: RedisNodes, clock: Clock) -> None:
         self._pattern = f"{tag}/*".encode()
@@ -37,6 +41,15 @@ class RedisKeys:
         self._nodes = nodes
         self._clock = clock
         self._links: Links[Node, RespConnection] = Links(self._connect, clock)
+
+    async def __aenter__(self) -> Self:
+        """See above."""
+        await self._nodes.learn()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the connections."""
+        self._links.close()
 
     async def write(self, records: Sequence[Request]) -> str:
         """Write records, whether they are there or not, each node's in one piece; return "" or an error's code."""
@@ -80,10 +93,6 @@ class RedisKeys:
         """
         deadline_ns = self._clock.now_ns() + int(limit_s * 1e9)
         return all(await asyncio.gather(*(self._sweep(node, deadline_ns) for node in self._nodes.all)))
-
-    def close(self) -> None:
-        """End the connections."""
-        self._links.close()
 
     async def _write(self, node: Node, commands: Sequence[Command]) -> str:
         try:

@@ -9,7 +9,6 @@ as its specification demands, and counted as retries.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,8 +25,6 @@ from stepbench.model.request import ConnectionParts, CoroutineRequest, Outcome, 
 from stepbench.workload.checks import RecordCheck
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.redis.commands import Command
@@ -142,14 +139,8 @@ class RedisOperations:
         """See `Driver`: "Valkey 9.1.2"."""
         return await server_name(self._access)
 
-    @asynccontextmanager
-    async def _keys(self) -> AsyncIterator[RedisKeys]:
-        await self._nodes.learn()
-        keys = RedisKeys(self._spec.tag, self._access, self._nodes, self._clock)
-        try:
-            yield keys
-        finally:
-            keys.close()
+    def _keys(self) -> RedisKeys:
+        return RedisKeys(self._spec.tag, self._access, self._nodes, self._clock)
 
     async def _perform_over(self, links: NodeLinks, request: Request) -> Result:
         commands, client = commands_of(request, product=self._product), request.client // self._writers

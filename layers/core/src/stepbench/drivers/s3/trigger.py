@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.identity import matching_head
 from stepbench.contracts.workload import Kind
@@ -174,11 +174,8 @@ _CLEARED_FOR_NS = 20_000_000_000
 LISTED_FOR_S = 120.0
 
 
-class ObjectVersion(NamedTuple):
-    """One version, or one delete marker."""
-
-    key: str
-    version_id: str
+ObjectVersion = tuple[str, str]
+"""Key and version id of one version, or of one delete marker."""
 
 
 class ObjectVersions:
@@ -207,7 +204,7 @@ class ObjectVersions:
 
     async def keys(self) -> set[str]:
         """Return the keys of which there is anything."""
-        return {version.key async for page in self.pages() for version in page}
+        return {key async for page in self.pages() for key, _ in page}
 
     async def delete(self, keys: Collection[str]) -> set[str]:
         """Remove all versions of some keys; return the keys of which there was any."""
@@ -215,11 +212,11 @@ class ObjectVersions:
         if not doomed:
             return found
         async for page in self.pages(os.path.commonprefix([*doomed])):  # noqa: RUF071 -- keys are no paths
-            versions = [version for version in page if version.key in doomed]
+            versions = [version for version in page if version[0] in doomed]
             if refused := await self._delete(versions):
                 message = f"bucket {self._bucket}: {refused} of {len(versions)} versions of objects cannot be deleted"
                 raise TargetUnavailableError(message)
-            found.update(version.key for version in versions)
+            found.update(key for key, _ in versions)
         return found
 
     async def delete_all(self, clock: Clock) -> bool:
@@ -236,7 +233,7 @@ class ObjectVersions:
         s3: S3Client = await self._aws.client()
         page = await self._aws.call(s3.list_object_versions, Bucket=self._bucket, Prefix=prefix, **place)  # type: ignore[arg-type]
         found = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
-        versions = [ObjectVersion(one["Key"], one["VersionId"]) for one in found]
+        versions = [(one["Key"], one["VersionId"]) for one in found]
         if not page.get("IsTruncated"):
             return versions, None
         return versions, {"KeyMarker": page["NextKeyMarker"], "VersionIdMarker": page["NextVersionIdMarker"]}
