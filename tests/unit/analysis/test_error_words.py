@@ -7,21 +7,12 @@ import re
 import psycopg
 import pytest
 
-from stepbench.analysis import error_words
-from stepbench.analysis.error_words import (
-    LOAD,
-    NETWORK,
-    ROOM,
-    UNKNOWN,
-    WRITABLE,
-    explain,
-    find_remedies,
-    name_error,
-)
+from stepbench.analysis.error_words import UNKNOWN, explain, find_remedies, known_errors, name_error, remedies
+from stepbench.model import errors as ours
 from stepbench.model.errors import how_to_log_in
 from stepbench.wire.cql.answers import ERRORS
 
-KNOWN = error_words.KNOWN
+KNOWN = known_errors()
 SQLSTATE = re.compile(r"[0-9][0-9A-Z]{4}")
 
 
@@ -37,19 +28,28 @@ def test_names_of_cassandra_are_those_of_its_protocol(name: str) -> None:
     assert explain(name) is not None
 
 
+OURS = "TIMEOUT CONNECTION_CLOSED CONNECTION_RESET GARBAGE UNASKED PROTOCOL_BROKEN WRONG_VALUE NOT_FOUND NO_ANSWER"
+
+
+@pytest.mark.parametrize("name", [getattr(ours, constant) for constant in OURS.split()])
+def test_our_own_errors_are_there(name: str) -> None:
+    """The table has them by what they are called, and not by their constants."""
+    assert explain(name) is not None
+
+
 @pytest.mark.parametrize(
     ("errors", "remedy"),
     [
         (["NOAUTH"], how_to_log_in("NOAUTH")),
-        (["READONLY"], WRITABLE),
-        (["25006"], WRITABLE),
-        (["OOM", "RESOURCE_EXHAUSTED"], ROOM),
-        (["ThrottlingException", "timeout"], LOAD),
-        (["connect: refused", "57P01"], NETWORK),
-        (["HTTP 503 SlowDown", "HTTP 500"], f"{LOAD} {UNKNOWN}"),
-        (["wrong-digest", "wrong-length: 3 bytes in place of 4"], error_words.REMADE),
+        (["READONLY"], remedies()["writable"]),
+        (["25006"], remedies()["writable"]),
+        (["OOM", "RESOURCE_EXHAUSTED"], remedies()["room"]),
+        (["ThrottlingException", "timeout"], remedies()["load"]),
+        (["connect: refused", "57P01"], remedies()["network"]),
+        (["HTTP 503 SlowDown", "HTTP 500"], f"{remedies()['load']} {UNKNOWN}"),
+        (["wrong-digest", "wrong-length: 3 bytes in place of 4"], remedies()["remade"]),
         (["XYZ"], UNKNOWN),
-        (["53300", "XYZ"], f"{error_words.CONNECTIONS} {UNKNOWN}"),
+        (["53300", "XYZ"], f"{remedies()['connections']} {UNKNOWN}"),
     ],
 )
 def test_what_to_do_depends_on_the_error(errors: list[str], remedy: str) -> None:

@@ -49,7 +49,7 @@ def test_the_distance_is_the_largest_step_between_the_curves() -> None:
     """Worked by hand: at 3 all of a lies below, and 1 of 4 of b."""
     found = kolmogorov_smirnov([1, 2, 3], [2.5, 4, 5, 6])
     assert found.d == pytest.approx(0.75)
-    assert found.at == 3
+    assert found.at_ms == 3
     assert (found.n, found.m) == (3, 4)
 
 
@@ -82,7 +82,7 @@ def test_it_says_what_scipy_says(n: int, m: int, shift: float) -> None:
     found, known = kolmogorov_smirnov(a.tolist(), b.tolist()), scipy.stats.ks_2samp(a, b, method="exact")
     assert found.d == pytest.approx(known.statistic)
     assert found.p_value == pytest.approx(known.pvalue, rel=1e-6, abs=1e-12)
-    assert found.at == known.statistic_location
+    assert found.at_ms == known.statistic_location
 
 
 def test_large_samples_get_the_asymptotic_probability() -> None:

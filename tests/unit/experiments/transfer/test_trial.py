@@ -10,7 +10,7 @@ from tests.samples.transfers import row
 from tests.support.fake_clock import FakeClock
 
 from stepbench.analysis import evidence
-from stepbench.analysis.error_words import REMADE, UNKNOWN
+from stepbench.analysis.error_words import UNKNOWN, remedies
 from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import TrialResult
@@ -107,7 +107,7 @@ def test_failed_reads_have_no_rate_and_are_told() -> None:
     assert sum(cell.n for cell in result.summary.transfers.cells) == 2
     (found,) = (each for each in result.summary.caveats if each.kind == "failed_outcomes")
     told = "2 of 8 reads failed (wrong-digest (not the bytes that were stored) 2); what failed has no rate."
-    assert (found.text, found.remedy) == (told, REMADE)
+    assert (found.text, found.remedy) == (told, remedies()["remade"])
 
 
 def test_a_trial_without_one_whole_file_has_failed() -> None:

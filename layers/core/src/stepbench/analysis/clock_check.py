@@ -21,6 +21,7 @@ from stepbench.contracts.across_trials import ClockCheck, ClockComparison, Ks
 from stepbench.contracts.findings import Replication
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.target import DynamoDbTarget
+from stepbench.stats.over_runs import difference
 from stepbench.stats.tails import kolmogorov_smirnov
 
 if TYPE_CHECKING:
@@ -61,14 +62,7 @@ def clock_checks(specs: Sequence[TrialSpec], results: Sequence[TrialResult]) -> 
 def median_shift(a: Estimate, b: Estimate) -> Estimate:
     """Return the median of b minus the median of a, with an interval where both have one."""
     lacking = next((f"{label}: {each.reason}" for label, each in (("a", a), ("b", b)) if each.value is None), None)
-    if lacking is not None:
-        return Estimate(value=None, reason=lacking)
-    before, after = a.value or 0.0, b.value or 0.0
-    if a.low is None or a.high is None or b.low is None or b.high is None:
-        return Estimate(value=after - before, reason=a.reason or b.reason)
-    low = after - before - math.hypot(after - b.low, a.high - before)
-    high = after - before + math.hypot(b.high - after, before - a.low)
-    return Estimate(value=after - before, low=low, high=high)
+    return difference(b, a, lacking, a.reason or b.reason)
 
 
 def _in_one_sandbox(spec: TrialSpec) -> bool:
@@ -174,15 +168,7 @@ def _ks(a: Sequence[float | None], b: Sequence[float | None]) -> Ks | None:
     if not a or not b or all(each is None for each in a) or all(each is None for each in b):
         return None
     left, right = ([math.inf if each is None else each for each in side] for side in (a, b))
-    found = kolmogorov_smirnov(left, right)
-    return Ks(
-        d=found.d,
-        at_ms=found.at if math.isfinite(found.at) else None,
-        p_value=found.p_value,
-        n=found.n,
-        m=found.m,
-        critical_d=found.critical_d,
-    )
+    return kolmogorov_smirnov(left, right)
 
 
 def _describe_misplaced(name: str, events: int, same: int) -> str:

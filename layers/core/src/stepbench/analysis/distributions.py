@@ -86,26 +86,24 @@ def modality(evidence: Evidence, window: MeasuredWindow) -> Modality:
 
 def comparisons(evidence: Evidence, windows: Sequence[MeasuredWindow]) -> tuple[Comparison, ...]:
     """Compare each measured window with the one before it, in the plan's order; of DAGs only with the same one's."""
-    pairs = [(a, b) for a, b in pairwise(windows) if _same_work(evidence.spec.offered, a, b)]
-    return tuple(_comparison(evidence, a, b) for a, b in pairs)
-
-
-def _same_work(plan: TrialPlan, a: MeasuredWindow, b: MeasuredWindow) -> bool:
-    if not plan.dags:
-        return True
-    phases = plan.phases
-    return plan.dag_of(phases[a.phase]) == plan.dag_of(phases[b.phase])
+    plan = evidence.spec.offered
+    dags = [plan.dag_of(plan.phases[window.phase]) if plan.dags else None for window in windows]
+    pairs = zip(pairwise(windows), pairwise(dags), strict=True)
+    return tuple(_comparison(evidence, a, b) for (a, b), (dag_a, dag_b) in pairs if dag_a == dag_b)
 
 
 def _finite(ascending: Ascending, q: float) -> float | None:
-    if ascending.size == 0:
-        return None
-    value = quantile(ascending, q)
+    value = quantile(ascending, q) if ascending.size else math.inf
     return value if math.isfinite(value) else None
 
 
 def _comparison(evidence: Evidence, a: MeasuredWindow, b: MeasuredWindow) -> Comparison:
-    phases, found = evidence.spec.offered.phases, _differences(a, b)
+    phases = evidence.spec.offered.phases
+    if a.overlaps(b):
+        found = Differences(*[Estimate(value=None, reason=OVERLAP)] * 4)
+    else:
+        sample_b = b.sample(b.latency_ms(), _COMPARISON_PURPOSE)
+        found = compare(a.sample(a.latency_ms()), sample_b, sample_b.rng)
     return Comparison(
         phase_a=phases[a.phase].name,
         a=a.name,
@@ -116,14 +114,6 @@ def _comparison(evidence: Evidence, a: MeasuredWindow, b: MeasuredWindow) -> Com
         iqr_ratio=found.iqr_ratio,
         tail_ratio=found.tail_ratio,
     )
-
-
-def _differences(a: MeasuredWindow, b: MeasuredWindow) -> Differences:
-    if a.overlaps(b):
-        none = Estimate(value=None, reason=OVERLAP)
-        return Differences(none, none, none, none)
-    sample_a, sample_b = a.sample(a.latency_ms()), b.sample(b.latency_ms(), _COMPARISON_PURPOSE)
-    return compare(sample_a, sample_b, sample_b.rng)
 
 
 @dataclass(frozen=True)

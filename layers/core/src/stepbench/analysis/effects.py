@@ -81,7 +81,7 @@ def compare_runs(b: Runs, a: Runs, *, paired: bool = False) -> tuple[Effect, ...
     """
     effects = [_quantile_effect(name, b.quantile(name), a.quantile(name), paired=paired) for name in COMPARED_QUANTILES]
     effects.append(_max_effect(b, a))
-    if b.kind is None and _closed(b) and _closed(a):
+    if b.kind is None and closed_loop(b.windows) and closed_loop(a.windows):
         effects.append(_throughput_effect(b, a, paired=paired))
     return tuple(effects)
 
@@ -180,15 +180,16 @@ def _worst_reason(runs: Sequence[Estimate]) -> str:
 
 
 def _max_effect(b: Runs, a: Runs) -> Effect:
-    tops = [_greatest(side) for side in (a, b)]
-    values = [Estimate(value=top, reason=NO_LIMIT) for top in tops]
+    tops = [max((each.max for each in side.latencies() if each.max is not None), default=None) for side in (a, b)]
     over = tops[1] / tops[0] if tops[0] and tops[1] and tops[0] > 0 else None
-    found = Estimate(value=over, reason=NO_LIMIT)
-    return Effect(measure="max", a=values[0], b=values[1], ratio=found, finding="unknown")
+    values = [Estimate(value=each, reason=NO_LIMIT) for each in (*tops, over)]
+    return Effect(measure="max", a=values[0], b=values[1], ratio=values[2], finding="unknown")
 
 
 def _throughput_effect(b: Runs, a: Runs, *, paired: bool) -> Effect:
-    rates = [[_exactly(window.throughput_per_s) for window in side.windows] for side in (a, b)]
+    # A rate has no error of its own: what runs differ in is all that is known of it.
+    per_s = [[window.throughput_per_s for window in side.windows] for side in (a, b)]
+    rates = [[Estimate(value=each, low=each, high=each) for each in side] for side in per_s]
     found = paired_ratio(rates[1], rates[0]) if paired else ratio(rates[1], rates[0])
     values = [mean_over_runs(each) for each in rates]
     if min(map(len, rates)) < MIN_RUNS:
@@ -232,7 +233,9 @@ def _to_decide(found: Estimate, b: list[Estimate], a: list[Estimate], *, paired:
         return _say_runs(math.ceil(longer * runs))
     if longer > MOST_TIMES_LONGER:
         return _EVENTS_DIFFER
-    return f"runs {_round_up(max(longer, _AT_LEAST))} {TIMES.name} longer would show {OF_INTEREST_WORDS}"
+    times = max(longer, _AT_LEAST)
+    shown = f"{times:.1f}" if times < 2 else f"{times:.0f}"  # noqa: PLR2004 -- 1.3, 4, 10
+    return f"runs {shown} {TIMES.name} longer would show {OF_INTEREST_WORDS}"
 
 
 def _say_runs(needed: int | None) -> str:
@@ -241,24 +244,11 @@ def _say_runs(needed: int | None) -> str:
     return f"{needed} runs of each would show {OF_INTEREST_WORDS}"
 
 
-def _round_up(times: float) -> str:
-    return f"{times:.1f}" if times < 2 else f"{times:.0f}"  # noqa: PLR2004 -- 1.3, 4, 10
-
-
-def _greatest(side: Runs) -> float | None:
-    found = [latency.max for latency in side.latencies() if latency.max is not None]
-    return max(found, default=None)
-
-
-def _closed(side: Runs) -> bool:
-    return bool(side.windows) and all(
-        window.operations is not None and window.operations.clients is not None for window in side.windows
+def closed_loop(windows: Sequence[WindowResult]) -> bool:
+    """Return whether there are windows, all of them in closed loop."""
+    return bool(windows) and all(
+        each.operations is not None and each.operations.clients is not None for each in windows
     )
-
-
-def _exactly(value: float) -> Estimate:
-    """Return a number without an error of its own: what runs differ in is all that is known of it."""
-    return Estimate(value=value, low=value, high=value)
 
 
 def _count(measure: Literal["lost", "errors"], side: Runs) -> tuple[int, int]:

@@ -52,8 +52,7 @@ class PhaseBins:
         """Count the times in each bin; what lies before or after is in none."""
         place = (times_ns - self.start_ns) // self.bin_ns
         inside = place[(place >= 0) & (place < self.bins)]
-        counts: NDArray[np.int64] = np.bincount(inside, minlength=self.bins)
-        return counts
+        return np.bincount(inside, minlength=self.bins)
 
     def sum(self, joined: Joined, times_ns: Callable[[Joined], NDArray[np.int64]]) -> NDArray[np.int64]:
         """Count, in each bin, a time of each of the phase's events."""

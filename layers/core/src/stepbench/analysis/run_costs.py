@@ -60,7 +60,8 @@ def run_cost(trials: Sequence[TrialSummary], use: RunUsage, deployment: Deployme
     )
     items = (*_together(item for trial in ran for item in trial.cost_usd.items), *own)
     estimate = sum(trial.cost_usd.estimate for trial in trials)
-    charged = sum(item.usd for item in own) + sum(map(_charged, (trial.cost_usd for trial in ran)))
+    costs = [trial.cost_usd for trial in ran]
+    charged = sum(item.usd for item in own) + sum(c.estimate if c.charged is None else c.charged for c in costs)
     return RunCost(
         estimate=estimate,
         actual=sum(item.usd for item in items),
@@ -71,10 +72,6 @@ def run_cost(trials: Sequence[TrialSummary], use: RunUsage, deployment: Deployme
         prices=describe_prices(deployment.region),
         idle=_idle(items, use.run_s / 3_600, deployment),
     )
-
-
-def _charged(cost: Cost) -> float:
-    return cost.estimate if cost.charged is None else cost.charged
 
 
 def _together(items: Iterable[CostItem]) -> Iterator[CostItem]:
@@ -130,18 +127,14 @@ def per_dollar(trials: Sequence[TrialSummary]) -> tuple[PerDollar, ...]:
     groups: dict[str, int] = {}
     for trial in trials:
         usd = trial.cost_usd.of("store", "trigger")
-        if not _is_whole(trial) or usd <= 0 or _is_emulated(trial) or traits_of(trial.experiment).completes:
+        emulated = trial.emulated or trial.cost_usd.emulated
+        if not _is_whole(trial) or usd <= 0 or emulated or traits_of(trial.experiment).completes:
             continue
         for window in trial.windows:
             if (each := _of_window(trial, window, usd)) is not None:
                 number = groups.setdefault(_work(trial, window), len(groups))
                 found.append((trial, each.model_copy(update={"group": number})))
     return tuple(_ranked(found))
-
-
-def _is_emulated(trial: TrialSummary) -> bool:
-    """Return whether the store or AWS was an emulator's."""
-    return trial.emulated or trial.cost_usd.emulated
 
 
 def _is_whole(trial: TrialSummary) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.effects import COMPARED_QUANTILES, Runs
+from stepbench.analysis.effects import COMPARED_QUANTILES, Runs, closed_loop
 from stepbench.analysis.pairs import Group, find_groups
 from stepbench.analysis.slow_spells import UNDECIDED, may_be_caused, spells_of
 from stepbench.analysis.verdicts import common_kinds
@@ -139,7 +139,7 @@ def _values(group: Group) -> Iterator[SeriesValue]:
                 ]
                 series = Series(group=group.name, phase=place[0], window=place[1], kind=kind, quantile=name)
                 yield SeriesValue(series=series, estimate=_together(estimates))
-        if all(each.operations is not None and each.operations.clients is not None for each in windows):
+        if closed_loop(windows):
             rates = [Estimate(value=each.throughput_per_s, reason="one run") for each in windows]
             series = Series(group=group.name, phase=place[0], window=place[1], measure="throughput")
             yield SeriesValue(series=series, estimate=_together(rates))

@@ -222,8 +222,7 @@ def _low_service(requests: Requests) -> int:
 def _places(some: Ticks, among: Ticks) -> NDArray[np.int64]:
     """Return where some of a column's values stand in it, each at a place of its own; without those behind its end."""
     places = np.searchsorted(among, some) + np.arange(some.size) - np.searchsorted(some, some)
-    found: NDArray[np.int64] = places[places < among.size]
-    return found
+    return places[places < among.size]
 
 
 def _stood_still(requests: Requests, begin: Ticks, end: Ticks, usual: int) -> NDArray[np.bool_]:
@@ -242,8 +241,7 @@ def _stood_still(requests: Requests, begin: Ticks, end: Ticks, usual: int) -> ND
 
 def _count(column: Ticks, begin: Ticks, end: Ticks) -> NDArray[np.int64]:
     """Count how much of a column lies in each [begin, end)."""
-    counts: NDArray[np.int64] = np.searchsorted(column, end) - np.searchsorted(column, begin)
-    return counts
+    return np.searchsorted(column, end) - np.searchsorted(column, begin)
 
 
 ON_TIME_NS = 1_000_000

@@ -54,8 +54,7 @@ class _Seconds(NamedTuple):
         """Count the chosen events in each second."""
         if which.all():
             return self.each
-        counts: NDArray[np.int64] = np.bincount(self.second[which], minlength=self.whole)
-        return counts
+        return np.bincount(self.second[which], minlength=self.whole)
 
 
 class _Counts(NamedTuple):

@@ -71,7 +71,11 @@ def describe_effects(effects: Sequence[Effect], names: Names, cause: OtherCause 
     """
     quantiles = [effect for effect in effects if effect.measure in COMPARED_QUANTILES]
     found = [effect for effect in quantiles if effect.finding in _WORDS]
-    shares = [(describe_share(each), _in_short(each)) for each in effects if _is_shown_share(each)]
+    shares = [
+        (describe_share(each), f"{_SHARES[each.finding]} {_SHARED[each.measure]}")
+        for each in effects
+        if each.ratio is None and each.finding in _SHARES
+    ]
     if found:
         lead = _largest(found)
         others = [each.measure for each in found if each.finding == _OPPOSITE[lead.finding]]
@@ -179,14 +183,6 @@ def _describe_rest(quantiles: Sequence[Effect]) -> str:
     if "undecided" in findings:
         return "no difference in latency shown"
     return f"latency is the same within {OF_INTEREST_WORDS}" if "same" in findings else "latency is not decided"
-
-
-def _is_shown_share(effect: Effect) -> bool:
-    return effect.ratio is None and effect.finding in _SHARES
-
-
-def _in_short(effect: Effect) -> str:
-    return f"{_SHARES[effect.finding]} {_SHARED[effect.measure]}"
 
 
 def describe_share(effect: Effect) -> str:

@@ -177,8 +177,7 @@ class MeasuredWindow:
         return self._since_start_s(self._t0_ns[self._held][self._order])
 
     def _since_start_s(self, t0_ns: NDArray[np.int64]) -> NDArray[np.float64]:
-        at_s: NDArray[np.float64] = (t0_ns - self.start_ns) / NS_PER_S
-        return at_s
+        return (t0_ns - self.start_ns) / NS_PER_S
 
     def sample(
         self,

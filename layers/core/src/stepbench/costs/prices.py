@@ -161,7 +161,6 @@ ELASTICACHE_GB_HOUR = Price("elasticache_gb_hour", "ElastiCache Serverless (Valk
 VOLUME_GB_MONTH = Price("ebs_gp3", "EBS volumes (gp3)", "store")
 ADDRESS_HOUR = Price("public_ipv4", "Public IPv4 addresses", "store")
 ENDPOINT_HOUR = Price("vpc_endpoint", "VPC interface endpoints", "store")
-EFS_GB_MONTH = Price("efs_storage", "EFS storage (Standard)", "store")
 SECRET_MONTH = Price("secret", "Secrets Manager secrets", "store")
 
 

@@ -119,13 +119,7 @@ def _network(deployment: Deployment, stands: Collection[str]) -> Iterator[Amount
     yield line(prices.ENDPOINT_HOUR._replace(part="control"), endpoints * zones, note)
 
 
-_HOURLY = {
-    "postgresql": _aurora,
-    "etcd": _etcd,
-    "redis": _elasticache,
-    "cassandra": _cassandra,
-    LOAD_HOST: _load_host,
-}
+_HOURLY = {"postgresql": _aurora, "etcd": _etcd, "redis": _elasticache, "cassandra": _cassandra, LOAD_HOST: _load_host}
 
 
 def hours(amounts: tuple[Amount, ...], count: float) -> tuple[Amount, ...]:

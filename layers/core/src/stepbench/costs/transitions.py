@@ -3,7 +3,7 @@ How many state transitions an execution is billed for: each state that is entere
 
 The history of an execution would tell, page by page, and not for emulators, which keep no events of a Map. So they are
 counted: a state of a loop is entered as often as the loop's function was invoked, the others once for each trial, phase
-or slice. `STATES` names every state of the trial machine; one that is missing there fails a test.
+or slice. `visited` names every state of the trial machine; one that is missing there fails a test.
 
 Source:
     AWS Step Functions pricing: "counts a state transition each time a step of your workflow is executed", retries
@@ -12,11 +12,12 @@ Source:
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 RUN_STATES = 8
 """Of the benchmark machine, from its first state to its last where all goes well, the Map's own left out."""
@@ -49,95 +50,60 @@ class Visits:
     tasks: int = 0
 
 
-def _of(function: str) -> Callable[[Visits], int]:
-    return lambda visits: visits.invoked.get(function, 0)
-
-
-def _again(function: str, loops: Callable[[Visits], int]) -> Callable[[Visits], int]:
-    """Count the waits of a loop: one less than calls, for each time that it was gone through."""
-    return lambda visits: max(0, visits.invoked.get(function, 0) - loops(visits))
-
-
-def _once(_visits: Visits) -> int:
-    return 1
-
-
-def _never(_visits: Visits) -> int:
-    """Count a state that only a failure leads to: less than a thousandth of a cent."""
-    return 0
-
-
-def _phases(visits: Visits) -> int:
-    return visits.phases
-
-
-def _needed(visits: Visits) -> int:
-    return visits.needed
-
-
-def _slices(visits: Visits) -> int:
-    return visits.slices
-
-
-def _written(visits: Visits) -> int:
-    return visits.slices - visits.transfers
-
-
 _MAKERS = ("MakeInput", "MakeVideoInput", "MakeLearningInput")
+_ONCE = (
+    "Begin NeedsFiles Measure Watch Phases StopWatching LoadEnded AnalyseTrial ExportRecords TearDownTarget IsTornDown "
+    "Verdict Conclude TrialSucceeded"
+)
+_NEVER = (
+    "StopLoad WatchFailed LoadHostLost StopWatchingUnready TargetNotReady WaitForTearDown TearDownFailed TrialFailed "
+    "LogsNotCollected ReadFailure StageFailed TrialNotAnalysed RecordsNotExported"
+)
+"""States that only a failure leads to: less than a thousandth of a cent."""
 
 
-def _maker_runs(visits: Visits) -> int:
-    return sum(visits.invoked.get(maker, 0) for maker in _MAKERS)
-
-
-STATES: Mapping[str, Callable[[Visits], int]] = {
-    **dict.fromkeys(("Begin", "Measure", "Watch", "Phases", "StopWatching", "LoadEnded"), _once),
-    **dict.fromkeys(("AnalyseTrial", "ExportRecords", "TearDownTarget", "IsTornDown", "Verdict"), _once),
-    **dict.fromkeys(("Conclude", "TrialSucceeded"), _once),
-    "PrepareTarget": _of("PrepareTarget"),
-    "NeedsFiles": _once,
-    **dict.fromkeys(("SeedFiles", "AreFilesSeeded"), _of("SeedFiles")),
-    "WaitForFiles": _again("SeedFiles", _once),
-    "MakeInputs": lambda visits: min(_maker_runs(visits), 1),
-    "WhichMaker": _maker_runs,
-    **{maker: _of(maker) for maker in _MAKERS},
-    **dict.fromkeys(("WatchChanges", "HasWatchStopped"), _of("WatchChanges")),
-    "WaitForTurn": _again("WatchChanges", lambda visits: visits.lanes),
-    "WatchEnded": lambda visits: visits.lanes,
-    **dict.fromkeys(("AwaitTarget", "IsTargetReady"), _of("AwaitTarget")),
-    "WaitForTarget": _again("AwaitTarget", _once),
-    **dict.fromkeys(("WaitForPhase", "NeedsScaling", "PlanPhase", "IsPhaseNeeded", "PhaseEnded"), _phases),
-    **dict.fromkeys(("ScaleTarget", "IsTargetScaled"), _of("ScaleTarget")),
-    "WaitForScaling": _again("ScaleTarget", lambda visits: visits.scaled),
-    **dict.fromkeys(("Offer", "OfferLoad", "EndsWhenSure", "PrecisionChecked", "IsUtilisationAsked"), _needed),
-    **dict.fromkeys(("WaitForBarrier", "IsTransfer", "WriterDone"), _slices),
-    "IsLoadFromHost": _written,
-    "RunWriter": lambda visits: 0 if visits.on_host else max(_written(visits), visits.invoked.get("RunWriter", 0)),
-    "RunWriterOnHost": lambda visits: _written(visits) if visits.on_host else 0,
-    "RefreshSandboxes": _of("RefreshSandboxes"),
-    "RunTransfer": lambda visits: max(visits.transfers - visits.tasks, visits.invoked.get("RunTransfer", 0)),
-    "RunTransferTask": lambda visits: visits.tasks,
-    "WriterMissing": lambda visits: visits.missing,
-    **dict.fromkeys(("CheckPrecision", "IsPrecise"), _of("CheckPrecision")),
-    "WaitForPrecision": _again("CheckPrecision", lambda visits: visits.sure),
-    **dict.fromkeys(("MeasureUtilisation", "IsUtilisationKnown"), _of("MeasureUtilisation")),
-    "WaitForMetrics": _again("MeasureUtilisation", lambda visits: visits.utilised),
-    **dict.fromkeys(("AwaitArrivals", "HaveAllArrived"), _of("AwaitArrivals")),
-    "WaitForArrivals": _again("AwaitArrivals", _once),
-    **dict.fromkeys(("CollectLogs", "AreLogsCollected"), _of("CollectLogs")),
-    "WaitForLogs": _again("CollectLogs", _once),
-    **dict.fromkeys(("StopLoad", "WatchFailed", "LoadHostLost", "StopWatchingUnready", "TargetNotReady"), _never),
-    **dict.fromkeys(
-        ("WaitForTearDown", "TearDownFailed", "TrialFailed", "LogsNotCollected", "ReadFailure", "StageFailed"), _never
-    ),
-    **dict.fromkeys(("TrialNotAnalysed", "RecordsNotExported"), _never),
-}
-"""How often each state is entered, by its name."""
+def visited(visits: Visits) -> dict[str, int]:
+    """Return how often each state of the trial machine is entered, by its name."""
+    invoked, written = Counter(visits.invoked), visits.slices - visits.transfers
+    makers = sum(invoked[maker] for maker in _MAKERS)
+    found = (
+        dict.fromkeys(_ONCE.split(), 1)
+        | dict.fromkeys(_NEVER.split(), 0)
+        | {maker: invoked[maker] for maker in _MAKERS}
+    )
+    for function, asked, wait, loops in (
+        ("SeedFiles", "AreFilesSeeded", "WaitForFiles", 1),
+        ("WatchChanges", "HasWatchStopped", "WaitForTurn", visits.lanes),
+        ("AwaitTarget", "IsTargetReady", "WaitForTarget", 1),
+        ("ScaleTarget", "IsTargetScaled", "WaitForScaling", visits.scaled),
+        ("CheckPrecision", "IsPrecise", "WaitForPrecision", visits.sure),
+        ("MeasureUtilisation", "IsUtilisationKnown", "WaitForMetrics", visits.utilised),
+        ("AwaitArrivals", "HaveAllArrived", "WaitForArrivals", 1),
+        ("CollectLogs", "AreLogsCollected", "WaitForLogs", 1),
+    ):  # the waits of a loop are one less than its calls, for each time that it was gone through
+        found |= {function: invoked[function], asked: invoked[function], wait: max(0, invoked[function] - loops)}
+    phases = ("WaitForPhase", "NeedsScaling", "PlanPhase", "IsPhaseNeeded", "PhaseEnded")
+    needed = ("Offer", "OfferLoad", "EndsWhenSure", "PrecisionChecked", "IsUtilisationAsked")
+    found |= dict.fromkeys(phases, visits.phases) | dict.fromkeys(needed, visits.needed)
+    found |= dict.fromkeys(("WaitForBarrier", "IsTransfer", "WriterDone"), visits.slices)
+    return found | {
+        "PrepareTarget": invoked["PrepareTarget"],
+        "MakeInputs": min(makers, 1),
+        "WhichMaker": makers,
+        "WatchEnded": visits.lanes,
+        "IsLoadFromHost": written,
+        "RunWriter": 0 if visits.on_host else max(written, invoked["RunWriter"]),
+        "RunWriterOnHost": written if visits.on_host else 0,
+        "RefreshSandboxes": invoked["RefreshSandboxes"],
+        "RunTransfer": max(visits.transfers - visits.tasks, invoked["RunTransfer"]),
+        "RunTransferTask": visits.tasks,
+        "WriterMissing": visits.missing,
+    }
 
 
 def trial_transitions(visits: Visits) -> int:
     """Return the transitions of the trial machine and of the children that run its slices."""
-    return sum(count(visits) for count in STATES.values())
+    return sum(visited(visits).values())
 
 
 def run_transitions(trials: int) -> int:

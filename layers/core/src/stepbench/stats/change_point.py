@@ -20,8 +20,9 @@ MIN_BINS, MIN_INDEPENDENT = 10, 6
 DRAWS = 500
 _OVERSHOOT = 0.5826
 """-zeta(1/2) / sqrt(2 pi): by how many steps' deviations a random walk's maximum stays below a Brownian path's."""
-_MAX_PHI = 0.99
 _BLOCK_TIMES = 5
+_LEVELS_BIAS = 3
+"""Of two fitted levels with a place between them that was searched for; found by simulation."""
 
 
 class LevelChange(NamedTuple):
@@ -72,7 +73,7 @@ def find_change(series: NDArray[np.float64], rng: np.random.Generator, longest_t
         return LevelChange(1, 0, n, 1.0, 1.0)
     bins = int(_place(ranks[None])[0])
     levels = np.where(np.arange(n) < bins, ranks[:bins].mean(), ranks[bins:].mean())
-    time = min(_time(ranks - levels), longest_time)
+    time = min(dependence.time_about_fit(ranks - levels, _LEVELS_BIAS), longest_time)
     if n / time < MIN_INDEPENDENT:
         message = f"{int(n / time)} of {n} bins independent < {MIN_INDEPENDENT}"
         raise InsufficientSampleError(message)
@@ -89,13 +90,12 @@ def local_time(series: NDArray[np.float64], parts: int) -> float:
     Changes of level make that of the few parts too long in which they lie.
     """
     pieces = np.array_split(dependence.ranks(series), parts)
-    return float(np.median([_time(piece - piece.mean()) for piece in pieces]))
+    return float(np.median([dependence.time_about_fit(piece - piece.mean(), _LEVELS_BIAS) for piece in pieces]))
 
 
 def _cusum(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sum deviations from the mean over the first 1...n - 1 bins, along the last axis."""
-    sums: NDArray[np.float64] = np.cumsum(ranks - ranks.mean(axis=-1, keepdims=True), axis=-1)[..., :-1]
-    return sums
+    return np.cumsum(ranks - ranks.mean(axis=-1, keepdims=True), axis=-1)[..., :-1]
 
 
 def _place(ranks: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -110,24 +110,6 @@ def _place(ranks: NDArray[np.float64]) -> NDArray[np.int64]:
     gain = _cusum(ranks) ** 2 / (before * (n - before))
     places: NDArray[np.int64] = gain.argmax(axis=-1) + 1
     return places
-
-
-def _time(residuals: NDArray[np.float64]) -> float:
-    """
-    Return the longer of Sokal's time and that of an AR(1) with a coefficient corrected for the fitted levels.
-
-    One fitted mean biases the first autocorrelation by some -(1 + 4 phi) / n; two, with a place between them that was
-    searched for, by some -(3 + 6 phi) / n, which was found by simulation.
-
-    Source:
-        Kendall (1954), Marriott & Pope (1954), both Biometrika 41.
-    """
-    power = float(residuals @ residuals)
-    if power == 0:
-        return 1.0
-    first = float(residuals[1:] @ residuals[:-1]) / power
-    phi = min(max(first + (3 + 6 * first) / residuals.size, 0.0), _MAX_PHI)
-    return max((1 + phi) / (1 - phi), dependence.autocorrelation_time(residuals))
 
 
 def _interval(

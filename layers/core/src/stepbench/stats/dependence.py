@@ -23,6 +23,7 @@ MAX_POINTS = 1 << 17
 """Longer series are averaged over neighbours before the transform, which keeps memory and time bounded."""
 _WINDOW = 5
 _LAGS = 10
+_MAX_PHI = 0.99
 
 
 def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -52,8 +53,7 @@ def autocorrelation(series: NDArray[np.float64], lags: int) -> NDArray[np.float6
     length = 1 << (series.size + lags - 1).bit_length()
     spectrum = np.fft.rfft(centred, length)
     covariance = np.fft.irfft(spectrum * spectrum.conj(), length)[: lags + 1]
-    correlation: NDArray[np.float64] = covariance / variance
-    return correlation
+    return covariance / variance
 
 
 def autocorrelation_time(series: NDArray[np.float64]) -> float:
@@ -94,6 +94,24 @@ def first_order_time(series: NDArray[np.float64]) -> float:
         return 1.0
     first = float(centred[1:] @ centred[:-1]) / variance
     return max(1.0, (1 + first) / (1 - first))
+
+
+def time_about_fit(residuals: NDArray[np.float64], bias: int) -> float:
+    """
+    Return the longer of Sokal's time and that of an AR(1) whose coefficient is corrected for what was fitted.
+
+    One fitted mean biases the first autocorrelation by some -(1 + 4 phi) / n; a line by twice, what else is fitted by
+    `bias` times -(1 + 2 phi) / n.
+
+    Source:
+        Kendall (1954), Marriott & Pope (1954), both Biometrika 41.
+    """
+    power = float(residuals @ residuals)
+    if power == 0:
+        return 1.0
+    first = float(residuals[1:] @ residuals[:-1]) / power
+    phi = min(max(first + (bias + 2 * bias * first) / residuals.size, 0.0), _MAX_PHI)
+    return max((1 + phi) / (1 - phi), autocorrelation_time(residuals))
 
 
 def ljung_box(series: NDArray[np.float64]) -> float:

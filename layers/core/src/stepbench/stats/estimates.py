@@ -17,12 +17,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepbench.contracts.experiment import QUANTILES
-from stepbench.contracts.measures import Estimate, Latency
+from stepbench.contracts.measures import Estimate, Latency, PercentileRow
 from stepbench.contracts.published import QUANTILE_METRICS, TABLE_METRICS
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats import bootstrap, dependence
@@ -214,28 +214,15 @@ def _visible_time(series: NDArray[np.float64], *others: Callable[[NDArray[np.flo
     return max(estimate(series) for estimate in (dependence.autocorrelation_time, *others))
 
 
-class PercentileEstimate(NamedTuple):
-    """
-    It is one line of a table of percentiles with counts.
-
-    q: in [0, 1]. estimate: in the sample's unit, with interval; the largest value (q = 1) has none. at_most: how many
-    values are at most the estimate; None where there is none.
-    """
-
-    q: float
-    estimate: Estimate
-    at_most: int | None
-
-
-def percentile_table(sample: Sample) -> tuple[PercentileEstimate, ...]:
-    """Return a row for each of `LEVELS`; where the sample is too small for an interval, with the reason."""
-    return tuple(_row(sample, q) for q in LEVELS)
-
-
-def _row(sample: Sample, q: float) -> PercentileEstimate:
-    estimate = largest(sample) if q == 1 else sample.estimate(q)
-    at_most = None if estimate.value is None else int(np.searchsorted(sample.ascending, estimate.value, side="right"))
-    return PercentileEstimate(q, estimate, at_most)
+def percentile_table(sample: Sample) -> tuple[PercentileRow, ...]:
+    """Return the value at each of `LEVELS`, and how many are at most that; None and 0 where it is missing."""
+    rows = []
+    for q in LEVELS:
+        value = quantile(sample.ascending, q) if sample.values.size else math.inf
+        known = math.isfinite(value)
+        count = int(np.searchsorted(sample.ascending, value, side="right")) if known else 0
+        rows.append(PercentileRow(percentile=100 * q, value_ms=value if known else None, count=count))
+    return tuple(rows)
 
 
 def largest(sample: Sample) -> Estimate:

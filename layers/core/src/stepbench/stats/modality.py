@@ -199,8 +199,7 @@ class _Resamples:
 
     def heights(self, bandwidth: Values | float) -> Values:
         """Return the estimates; a bandwidth for all, or shape (rows, 1)."""
-        found: Values = np.fft.irfft(self._spectrum * np.exp(-0.5 * (self._waves * bandwidth) ** 2), _GRID)
-        return found
+        return np.fft.irfft(self._spectrum * np.exp(-0.5 * (self._waves * bandwidth) ** 2), _GRID)
 
     def tops(self, bandwidth: Values | float) -> NDArray[np.bool_]:
         """

@@ -79,8 +79,7 @@ class Noise:
 
     def log_density(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the logarithm of the density at distances from the level, in scales."""
-        found: NDArray[np.float64] = np.interp(z, _GRID, self._log_density)
-        return found
+        return np.interp(z, _GRID, self._log_density)
 
     @cached_property
     def correlation(self) -> float:
@@ -125,13 +124,11 @@ class Noise:
         if outside.size:
             density += share * _kernels(outside, _BANDWIDTH_OUTLIER)
         unseen = 1 / (math.pi * _UNSEEN_SCALE * (1 + (_GRID / _UNSEEN_SCALE) ** 2))
-        found: NDArray[np.float64] = np.log((1 - _UNSEEN) * density + _UNSEEN * unseen)
-        return found
+        return np.log((1 - _UNSEEN) * density + _UNSEEN * unseen)
 
 
 def _normal(z: NDArray[np.float64], width: float) -> NDArray[np.float64]:
-    density: NDArray[np.float64] = np.exp(-0.5 * (z / width) ** 2) / (width * math.sqrt(2 * math.pi))
-    return density
+    return np.exp(-0.5 * (z / width) ** 2) / (width * math.sqrt(2 * math.pi))
 
 
 def _kernels(centres: NDArray[np.float64], width: float) -> NDArray[np.float64]:

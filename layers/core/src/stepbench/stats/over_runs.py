@@ -203,15 +203,23 @@ def share_difference(b: Estimate, a: Estimate) -> Estimate:
     Source:
         Newcombe (1998), Statistics in Medicine 17(8), method 10.
     """
+    return difference(b, a, b.reason or a.reason, "no interval")
+
+
+def difference(b: Estimate, a: Estimate, no_value: str | None, no_interval: str | None) -> Estimate:
+    """
+    Return b minus a, with the interval that their own two make, or the reason why there is no value or no interval.
+
+    Source:
+        Zou & Donner (2008), Statistics in Medicine 27(10) (a difference's interval from two intervals, "MOVER").
+    """
     if b.value is None or a.value is None:
-        return Estimate(value=None, reason=b.reason or a.reason)
+        return Estimate(value=None, reason=no_value)
+    value = b.value - a.value
     if b.low is None or b.high is None or a.low is None or a.high is None:
-        return Estimate(value=b.value - a.value, reason="no interval")
-    return Estimate(
-        value=b.value - a.value,
-        low=b.value - a.value - math.hypot(b.value - b.low, a.high - a.value),
-        high=b.value - a.value + math.hypot(b.high - b.value, a.value - a.low),
-    )
+        return Estimate(value=value, reason=no_interval)
+    low, high = math.hypot(b.value - b.low, a.high - a.value), math.hypot(b.high - b.value, a.value - a.low)
+    return Estimate(value=value, low=value - low, high=value + high)
 
 
 def _without_limits(runs: Sequence[Estimate]) -> str:

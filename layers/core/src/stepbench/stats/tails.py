@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.across_trials import Ks
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -121,27 +123,12 @@ MAX_EXACT = 2_000
 """Values on either side; the exact probability takes a step for each pair of places."""
 
 
-class KolmogorovSmirnov(NamedTuple):
-    """
-    d: largest vertical distance of the two ECDFs, at `at`. p_value: of one as large by chance. n, m: sample sizes.
-
-    critical_d: what d exceeds by chance in 5 % of cases (asymptotic). A d below it does not show that the two are
-    equal, only that samples of this size do not tell them apart.
-    """
-
-    d: float
-    at: float
-    p_value: float
-    n: int
-    m: int
-    critical_d: float
-
-
-def kolmogorov_smirnov(a: Collection[float], b: Collection[float]) -> KolmogorovSmirnov:
+def kolmogorov_smirnov(a: Collection[float], b: Collection[float]) -> Ks:
     """
     Test independent values, two-sided; both samples have one at least, and missing ones are `inf`.
 
-    The p-value is exact up to `MAX_EXACT` values a side, asymptotic above. Ties make it conservative.
+    Values are in milliseconds. The p-value is exact up to `MAX_EXACT` values a side, asymptotic above. Ties make it
+    conservative.
 
     Source:
         Smirnov (1948), The Annals of Mathematical Statistics 19(2); Hodges (1958), Arkiv for Matematik 3(43) (exact).
@@ -151,7 +138,8 @@ def kolmogorov_smirnov(a: Collection[float], b: Collection[float]) -> Kolmogorov
     d = steps / (n * m)
     exact = max(n, m) <= MAX_EXACT
     probability = exact_probability(steps, n, m) if exact else kolmogorov_above(d * math.sqrt(n * m / (n + m)))
-    return KolmogorovSmirnov(d, at, probability, n, m, critical_distance(n, m))
+    at_ms = at if math.isfinite(at) else None
+    return Ks(d=d, at_ms=at_ms, p_value=probability, n=n, m=m, critical_d=critical_distance(n, m))
 
 
 def distance(a: Collection[float], b: Collection[float]) -> tuple[int, float]:

@@ -42,7 +42,6 @@ _SIGNIFICANCE = 0.001
 _FINEST = 60
 _EVENTS_A_BIN = 5
 _MIN_INDEPENDENT = 6
-_MAX_PHI = 0.99
 
 
 class Trend(NamedTuple):
@@ -132,21 +131,11 @@ def _is_sloped(values: NDArray[np.float64], at_s: NDArray[np.float64], length_s:
         return False
     rest = ranks - times * (float(times @ ranks) / float(times @ times))
     explained = 1 - float(rest @ rest) / power
-    independent = ranks.size / _time(rest)
+    independent = ranks.size / dependence.time_about_fit(rest, 2)
     if independent < _MIN_INDEPENDENT:
         return False
     t = math.sqrt(explained * (independent - 2) / max(1 - explained, 1e-12))
     return 2 * float(special.stdtr(independent - 2, -t)) < _SIGNIFICANCE
-
-
-def _time(rest: NDArray[np.float64]) -> float:
-    """Return the autocorrelation time about a line, in bins; its fit makes the first autocorrelation too small."""
-    power = float(rest @ rest)
-    if power == 0:
-        return 1.0
-    first = float(rest[1:] @ rest[:-1]) / power
-    phi = min(max(first + (2 + 4 * first) / rest.size, 0.0), _MAX_PHI)
-    return max((1 + phi) / (1 - phi), dependence.autocorrelation_time(rest))
 
 
 _LEAST_RATIO = 1.5

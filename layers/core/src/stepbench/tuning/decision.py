@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from stepbench.contracts.trial import TrialFields
     from stepbench.contracts.tuning import CassandraConfiguration, TunedModel
 
+    Mode = Literal["static", "adaptive"]
+    Change = tuple[CassandraConfiguration | None, CassandraConfiguration | None]
+    """The old configuration and the new one; None is the released one."""
+
 
 UNKNOWN_BLOB_BYTES = 65_536
 """The assumed size of objects of a DAG that does not say how large they are."""
@@ -157,37 +161,22 @@ class Analyser:
         return self._decision(moment, ahead, (old, new), "static", pays=new != old)
 
     def _decision(
-        self,
-        moment: Moment,
-        ahead: Sequence[Expected],
-        change: tuple[CassandraConfiguration | None, CassandraConfiguration | None],
-        mode: str,
-        *,
-        pays: bool,
+        self, moment: Moment, ahead: Sequence[Expected], change: Change, mode: Mode, *, pays: bool
     ) -> TuningDecision:
         old, new = change
         old_benefit, new_benefit, cost = self.benefit(ahead, old), self.benefit(ahead, new), self.cost(ahead, old, new)
-        first = ahead[0].workload
-        return TuningDecision.model_validate(
-            {
-                "phase": moment.phase,
-                "dag": moment.dag,
-                "decided_ns": moment.now_ns,
-                "mode": mode,
-                "ahead": ahead,
-                "old": old,
-                "new": new,
-                "nodes": self._nodes,
-                "old_per_s": self._throughput.per_s(first, old),
-                "new_per_s": self._throughput.per_s(first, new),
-                "old_benefit": old_benefit,
-                "new_benefit": new_benefit,
-                "cost": cost,
-                "reconfiguration_s": self.away_s(old, new),
-                "reconfigure": pays,
-                "reason": _reason(new_benefit - old_benefit, cost, mode, same=old == new),
-            }
-        )
+        reason = _reason(new_benefit - old_benefit, cost, mode, same=old == new)
+        update = {
+            "nodes": self._nodes,
+            "old_per_s": self._throughput.per_s(ahead[0].workload, old),
+            "new_per_s": self._throughput.per_s(ahead[0].workload, new),
+            "old_benefit": old_benefit,
+            "new_benefit": new_benefit,
+            "cost": cost,
+            "reconfiguration_s": self.away_s(old, new),
+            "reconfigure": pays,
+        }
+        return _unweighed(moment, ahead, change, mode, reason).model_copy(update=update)
 
 
 def as_given(
@@ -197,13 +186,8 @@ def as_given(
     return _unweighed(moment, ahead, (old, given), "static", AS_GIVEN)
 
 
-def _unweighed(
-    moment: Moment,
-    ahead: Sequence[Expected],
-    change: tuple[CassandraConfiguration | None, CassandraConfiguration | None],
-    mode: Literal["static", "adaptive"],
-    reason: str,
-) -> TuningDecision:
+def _unweighed(moment: Moment, ahead: Sequence[Expected], change: Change, mode: Mode, reason: str) -> TuningDecision:
+    """Return the decision on a change from an old configuration to a new one of which nothing was computed."""
     old, new = change
     return TuningDecision(
         phase=moment.phase,
@@ -235,7 +219,7 @@ def _workload_at(ahead: Sequence[Expected], at_s: float) -> StoreWorkload:
     return ahead[-1].workload
 
 
-def _reason(won: float, cost: float, mode: str, *, same: bool) -> str:
+def _reason(won: float, cost: float, mode: Mode, *, same: bool) -> str:
     if same:
         return NO_OTHER if mode == "adaptive" else "it has the configuration that is asked for"
     if mode == "static":

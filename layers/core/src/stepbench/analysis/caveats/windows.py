@@ -190,8 +190,7 @@ def scheduled_response(service: NDArray[np.float64], interval: float) -> NDArray
     """
     walk = np.concatenate(([0.0], np.cumsum(service - interval)[:-1])) if service.size else service
     wait = walk - np.minimum.accumulate(walk)
-    response: NDArray[np.float64] = wait + service
-    return response
+    return wait + service
 
 
 _SHOWN = 3

@@ -12,7 +12,7 @@ from stepbench.analysis.functions import generator_cpu
 from stepbench.analysis.latency import NS_PER_MS
 from stepbench.analysis.trial import trial_result
 from stepbench.analysis.windows import NS_PER_S
-from stepbench.contracts.measures import ConnectingResult, KindResult, OperationsResult, PercentileRow
+from stepbench.contracts.measures import ConnectingResult, KindResult, OperationsResult
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 from stepbench.model.request import Outcome
 from stepbench.stats.estimates import percentile_table
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import KindName
     from stepbench.contracts.result import TrialResult
     from stepbench.records.join.joined import Joined
-    from stepbench.stats.estimates import Sample
 
 _NS_PER_MINUTE = 60 * NS_PER_S
 _NAMES: dict[Kind, KindName] = {
@@ -65,7 +64,7 @@ def operations_result(evidence: Evidence, window: MeasuredWindow) -> OperationsR
     return OperationsResult(
         clients=None if closed is None else closed.clients,
         kinds=tuple(_kinds(joined, window)),
-        percentiles=_percentile_rows(service),
+        percentiles=percentile_table(service),
         per_minute=_per_minute(joined, window),
         wall_s=wall_s,
         per_wall_s=window.n / wall_s if wall_s else None,
@@ -94,15 +93,8 @@ def _kinds(joined: Joined, window: MeasuredWindow) -> Iterator[KindResult]:
             unknown=sent[Outcome.UNKNOWN],
             service_ms=service.latency(),
             response_ms=response.latency(),
-            percentiles=_percentile_rows(service),
+            percentiles=percentile_table(service),
         )
-
-
-def _percentile_rows(sample: Sample) -> tuple[PercentileRow, ...]:
-    return tuple(
-        PercentileRow(percentile=100 * row.q, value_ms=row.estimate.value, count=row.at_most or 0)
-        for row in percentile_table(sample)
-    )
 
 
 def _per_minute(joined: Joined, window: MeasuredWindow) -> tuple[int, ...]:
