@@ -41,13 +41,14 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.flusher import Flusher
 from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.receiver_paths import open_bucket, open_table
-from stepbench.records.storage.run_store import RunStore, empty_bucket
+from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.stored import RetainedRecords, StoredFiles, StoredItems
 from stepbench.records.storage.t4_store import T4Store
 from stepbench.records.storage.transfers import dataset_keys, dataset_names
 from stepbench.records.storage.trial_table import FilePointer, TrialTable
 from stepbench.records.storage.watch_log import read_watches
 from stepbench.services import Services
+from stepbench.stages.drop_results import empty_bucket
 from stepbench.wire.http1.blocking import RetryLimits
 from stepbench_tools.local.stack import local_client
 

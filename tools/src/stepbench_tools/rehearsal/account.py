@@ -15,7 +15,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.errors import PlanError, Problem
-from stepbench.records.storage.run_store import empty_bucket
+from stepbench.stages.drop_results import empty_bucket
 from stepbench_tools.local.sam import emulator_account
 from stepbench_tools.local.stack import Stack, client, emulator_session, open_stack
 from stepbench_tools.rehearsal.judges import Deletion
