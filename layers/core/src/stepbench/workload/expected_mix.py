@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.dataflow.report import ExpectedEdge, ExpectedLevel, ExpectedMix, MixKind
-from stepbench.digits import count, counted, percent
+from stepbench.digits import count, counted, percent, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,6 @@ HEAVY = 0.6
 SYNTHETIC, SYNTHETIC_MAKER = "synthetic", "synthetic.bytes"
 SYNTHETIC_BYTES = 65_536
 """What synthetic tasks and inputs make if no parameter says otherwise."""
-_KIB = 1_024
 
 
 def expected_mix(dag: Dag) -> ExpectedMix:
@@ -137,9 +136,9 @@ def _read_by_each(dag: Dag, stage: Stage, sizes: dict[str, int | None]) -> int |
     stages = dag.by_name
     known: list[int | None] = []
     for edge in stage.inputs:
-        size, before = sizes[edge.stage], stages[edge.stage].tasks
+        each, before = sizes[edge.stage], stages[edge.stage].tasks
         objects = 1 if edge.kind == "scatter" else before if edge.kind == "broadcast" else before // stage.tasks
-        known.append(None if size is None else size * objects)
+        known.append(None if each is None else each * objects)
     return _sum(known)
 
 
@@ -150,19 +149,10 @@ def _text(mix: ExpectedMix) -> str:
     amounts = f"{counted(mix.objects, 'object')} written, {counted(mix.reads, 'read')} ({percent(mix.read_share)} reads"
     sizes = ", sizes known to the application only"
     if mix.read_bytes is not None and mix.written_bytes is not None:
-        sizes = f", {_size(mix.written_bytes)} written and {_size(mix.read_bytes)} read"
+        sizes = f", {size(mix.written_bytes)} written and {size(mix.read_bytes)} read"
     edges = "; ".join(
-        f"{edge.kind} {edge.producer} to {edge.consumer}: {edge.mix}, {_asks(edge)}" for edge in mix.edges
+        f"{edge.kind} {edge.producer} to {edge.consumer}: {edge.mix}, {counted(edge.writers, 'task')} writing at once, "
+        f"{count(edge.readers)} reading"
+        for edge in mix.edges
     )
     return f"{mix.dag}: {ran}; {amounts}, {mix.mix}{sizes}); {edges}"
-
-
-def _asks(edge: ExpectedEdge) -> str:
-    return f"{counted(edge.writers, 'task')} writing at once, {count(edge.readers)} reading"
-
-
-def _size(size: int) -> str:
-    for unit, bytes_ in (("GiB", _KIB**3), ("MiB", _KIB**2), ("KiB", _KIB)):
-        if size >= bytes_:
-            return f"{size / bytes_:,.3g} {unit}"
-    return f"{size} B"
