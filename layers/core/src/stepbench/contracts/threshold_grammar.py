@@ -163,7 +163,7 @@ class _Reader:
         return number, word[len(number) :]
 
     def _check_unit(self, unit: str, statistic: str) -> bool:
-        known = [name for name, each in UNITS.items() if each.quantity in quantities_of(statistic)]
+        known = [name for name, (quantity, _) in UNITS.items() if quantity in quantities_of(statistic)]
         if unit in known:
             return True
         names = [name for name in known if name and name != GREEK_US]

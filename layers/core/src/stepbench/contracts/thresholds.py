@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -39,27 +39,17 @@ OF_KINDS = ("latency", "response", "service", "errors")
 """Words of what is known of each kind of operation by itself."""
 
 
-class Unit(NamedTuple):
-    """A unit of a limit: what it counts, and how much of that one of it is."""
-
-    quantity: Quantity
-    size: Decimal
-
-
 GREEK_US = "μs"
-UNITS: Mapping[str, Unit] = {
-    "us": Unit("ms", Decimal("0.001")),
-    "µs": Unit("ms", Decimal("0.001")),
-    GREEK_US: Unit("ms", Decimal("0.001")),
-    "ms": Unit("ms", Decimal(1)),
-    "s": Unit("ms", Decimal(1_000)),
-    "%": Unit("share", Decimal("0.01")),
-    "": Unit("events", Decimal(1)),
-    "/s": Unit("per_s", Decimal(1)),
-    "ops/s": Unit("per_s", Decimal(1)),
-    "/min": Unit("per_s", Decimal(1) / 60),
-    "ops/min": Unit("per_s", Decimal(1) / 60),
+UNITS: Mapping[str, tuple[Quantity, Decimal]] = {
+    **dict.fromkeys(("us", "µs", GREEK_US), ("ms", Decimal("0.001"))),
+    "ms": ("ms", Decimal(1)),
+    "s": ("ms", Decimal(1_000)),
+    "%": ("share", Decimal("0.01")),
+    "": ("events", Decimal(1)),
+    **dict.fromkeys(("/s", "ops/s"), ("per_s", Decimal(1))),
+    **dict.fromkeys(("/min", "ops/min"), ("per_s", Decimal(1) / 60)),
 }
+"""What a unit of a limit counts, and how much of that one of it is."""
 
 
 def quantities_of(statistic: str) -> tuple[Quantity, ...]:

@@ -11,12 +11,15 @@ whichever are fewer, from 2 to 8 a core. No ranges were published with it: those
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AwareDatetime, Field, StringConstraints, model_validator
+from pydantic import AwareDatetime, Field, StringConstraints
 
-from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.base import BrokenRule, Contract, RuledContract
 from stepbench.contracts.dataflow.dag import MAX_OBJECT_BYTES, StageName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Compaction = Literal["STCS", "LCS", "TWCS", "UCS"]
 """Size-tiered, levelled, by time windows, unified: how files are merged."""
@@ -175,7 +178,7 @@ class Expected(Contract):
     duration_s: float = Field(gt=0)
 
 
-class TuningDecision(Contract):
+class TuningDecision(RuledContract):
     """
     Whether a store was reconfigured before a phase, and all that this was decided by.
 
@@ -204,11 +207,9 @@ class TuningDecision(Contract):
         """Return what the store has after it."""
         return self.new if self.reconfigure else self.old
 
-    @model_validator(mode="after")
-    def _changes_something(self) -> Self:
-        same = self.reconfigure and self.old == self.new
-        refuse([BrokenRule("new", "is what the store has", "Do not reconfigure.")] if same else [])
-        return self
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        if self.reconfigure and self.old == self.new:
+            yield BrokenRule("new", "is what the store has", "Do not reconfigure.")
 
 
 class TuningStep(Contract):
