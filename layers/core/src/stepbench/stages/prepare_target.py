@@ -30,11 +30,10 @@ from stepbench.experiments.registry import experiment_of
 from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.stages.target_driver import (
-    find_unreached,
+    connect_limit_s,
     poll,
     reach_target,
     refuse_if_cancelled,
-    single_try_limit_s,
     undo_if_cancelled,
 )
 from stepbench.stages.tear_down_target import CAUSE_CHARS, cancel, finish, is_over, remove, tear_down
@@ -178,16 +177,12 @@ def _tear_down_former(holder: Lease, spec: TrialSpec, services: Services, build:
     cancel(holder.tag, f"trial {spec.index + 1} of its run has begun", services)
     former = TrialRef(run_id=holder.run_id, trial=holder.trial, tag=holder.tag)
     until_ns = services.clock.now_ns() + FORMER_LIMIT_S * 10**9
-    limit_s = single_try_limit_s(services) if find_unreached(spec, services) else None
+    limit_s = connect_limit_s(spec, services)
     try:
-        while not tear_down(former, services, build=build, limit_s=limit_s):
-            if services.clock.now_ns() >= until_ns:
-                return False
-            services.clock.sleep(POLL_S)
+        return poll(lambda: tear_down(former, services, build=build, limit_s=limit_s), until_ns, POLL_S, services)
     except TargetUnavailableError as error:
         message = f"{error}. What trial {holder.trial + 1} of this run has made there could not be torn down"
         raise TargetUnreachableError(message) from error
-    return True
 
 
 def _remove_left(target: str, services: Services, build: BuildDriver | None) -> None:

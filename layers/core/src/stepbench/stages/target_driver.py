@@ -64,7 +64,7 @@ class OpenDriver(NamedTuple):
 
 @contextmanager
 def open_driver(
-    spec: TrialSpec, services: Services, build: BuildDriver | None = None, limit_s: float | None = None
+    spec: TrialSpec, services: Services, build: BuildDriver | None = None, limit_s: float = STEP_LIMIT_S
 ) -> Iterator[OpenDriver]:
     """
     Open the trial's driver, connected, but not for its load: how that connects is up to the writers.
@@ -82,7 +82,7 @@ def open_driver(
         driver = (build or build_driver)(spec, services.settings, services.clock)
         try:
             opened = OpenDriver(driver, runner, lease_target(spec, services.settings))
-            opened.run(driver.open(), STEP_LIMIT_S if limit_s is None else limit_s)
+            opened.run(driver.open(), limit_s)
             yield opened
         finally:
             runner.run(driver.close())
@@ -104,22 +104,19 @@ def reach_target(spec: TrialSpec, services: Services, build: BuildDriver | None 
     """
     Open the trial's driver once the store has answered; nothing has been made in it by then.
 
-    A store that has not answered an earlier trial of the run is asked once, for `single_try_limit_s`.
+    A store that has not answered an earlier trial of the run is asked once, for `connect_limit_s`.
 
     Raises:
         TargetUnreachableError: it has not answered in the time for it, or will not have us.
         TrialCancelledError: the trial is to stop.
     """
-    until_ns = services.clock.now_ns() + 10**9 * (
-        EMULATED_REACH_LIMIT_S if services.settings.emulator else REACH_LIMIT_S
-    )
-    earlier = find_unreached(spec, services)
+    reach_s = EMULATED_REACH_LIMIT_S if services.settings.emulator else REACH_LIMIT_S
+    until_ns = services.clock.now_ns() + reach_s * 10**9
+    earlier, limit_s = find_unreached(spec, services), connect_limit_s(spec, services)
     with ExitStack() as stack:
         while True:
             try:
-                opened = _open_answering(
-                    stack, spec, services, build, single_try_limit_s(services) if earlier else None
-                )
+                opened = _open_answering(stack, spec, services, build, limit_s)
                 break
             except TargetUnavailableError as error:
                 if earlier:
@@ -136,18 +133,20 @@ def reach_target(spec: TrialSpec, services: Services, build: BuildDriver | None 
 
 
 def _open_answering(
-    stack: ExitStack, spec: TrialSpec, services: Services, build: BuildDriver | None, limit_s: float | None
+    stack: ExitStack, spec: TrialSpec, services: Services, build: BuildDriver | None, limit_s: float
 ) -> OpenDriver:
     """Open the driver, which `stack` closes, and see that the store answers: `open` of some asks for nothing."""
     with ExitStack() as attempt:
         opened = attempt.enter_context(open_driver(spec, services, build, limit_s))
-        opened.run(opened.driver.ready(), STEP_LIMIT_S if limit_s is None else limit_s)
+        opened.run(opened.driver.ready(), limit_s)
         stack.enter_context(attempt.pop_all())
     return opened
 
 
-def single_try_limit_s(services: Services) -> float:
-    """Return how long a store that has not answered an earlier trial of the run has to do so."""
+def connect_limit_s(spec: TrialSpec, services: Services) -> float:
+    """Return how long the store has to answer: not long if it has not answered an earlier trial of the run."""
+    if not find_unreached(spec, services):
+        return STEP_LIMIT_S
     return EMULATED_SINGLE_TRY_LIMIT_S if services.settings.emulator else SINGLE_TRY_LIMIT_S
 
 

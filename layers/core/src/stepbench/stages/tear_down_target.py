@@ -28,7 +28,7 @@ from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import Lease
 from stepbench.stages.scale_target import restore_released
-from stepbench.stages.target_driver import note_removed, note_unreached, open_driver, poll
+from stepbench.stages.target_driver import STEP_LIMIT_S, note_removed, note_unreached, open_driver, poll
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
@@ -107,7 +107,7 @@ def tear_down(
     services: Services,
     *,
     build: BuildDriver | None = None,
-    limit_s: float | None = None,
+    limit_s: float = STEP_LIMIT_S,
     target: str | None = None,
 ) -> bool:
     """
@@ -141,7 +141,7 @@ def tear_down(
     return True
 
 
-def remove(spec: TrialSpec, services: Services, build: BuildDriver | None, limit_s: float | None = None) -> bool:
+def remove(spec: TrialSpec, services: Services, build: BuildDriver | None, limit_s: float = STEP_LIMIT_S) -> bool:
     """
     Remove what the trial has made in its store, and note that; return False while something of it is left.
 
