@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -7,7 +8,8 @@ from tests.samples.estimates import present
 from tests.samples.results import checked_pair, checked_summary, clock_result, sample_manifest
 
 from stepbench.experiments.report.page import drawings, render_page
-from stepbench.report.clock_check import clock_figures, clock_section
+from stepbench.report.clock_check import clock_folds, clock_section
+from stepbench.report.document import Figure, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,28 +30,26 @@ def summarised(shift_ms: float = 2.0, lost: int = 0) -> tuple[RunSummary, Sequen
 def test_the_marked_distance_is_the_tests_own() -> None:
     """The upright line ends on both curves, so its length is D."""
     summary, results = summarised()
-    figures = clock_figures(summary, results)
-    assert [figure.comparison.measure for figure in figures] == ["latency_ms", "after_ack_ms"]
-    for figure in figures:
-        (low,), (high,) = figure.gap["low"], figure.gap["high"]
+    compared = summary.clock_checks[0].comparisons
+    assert [comparison.measure for comparison in compared] == ["latency_ms", "after_ack_ms"]
+    for comparison, drawing in zip(compared, drawings(clock_folds(summary, results)), strict=True):
+        (low,), (high,) = drawing.data["gap"]["low"], drawing.data["gap"]["high"]
         assert isinstance(low, float)
         assert isinstance(high, float)
-        assert high - low == pytest.approx(present(figure.comparison.ks).d)
-        assert figure.legend.labels == ("one-sandbox", "two-sandboxes")
-        assert len(figure.curves["curve"]) == 400
+        assert high - low == pytest.approx(present(comparison.ks).d)
+        assert drawing.params["labels"] == ("one-sandbox", "two-sandboxes")
+        assert len(drawing.data["clocks"]["curve"]) == 400
 
 
 def test_lost_events_keep_a_curve_below_one_and_are_said() -> None:
     """Dropped, they would move the curve."""
-    summary, results = summarised(lost=50)
-    figure = clock_figures(summary, results)[0]
-    of_b = [
-        share
-        for name, share in zip(figure.curves["curve"], figure.curves["probability"], strict=True)
-        if name == "two-sandboxes"
-    ]
-    assert of_b[-1] == 0.75
-    assert figure.beyond["two-sandboxes"] >= 0.25
+    first = next(clock_folds(*summarised(lost=50)))
+    (drawing,), (figure,) = drawings([first]), first.parts
+    points = zip(drawing.data["clocks"]["curve"], drawing.data["clocks"]["probability"], strict=True)
+    assert [share for name, share in points if name == "two-sandboxes"][-1] == 0.75
+    assert isinstance(figure, Figure)
+    beyond = re.search(r"Of two-sandboxes, ([\d.]+).% lie to the right", plain(figure.caption))
+    assert float(present(beyond)[1]) >= 25
 
 
 def test_a_figure_reaches_the_page_with_its_parameters() -> None:

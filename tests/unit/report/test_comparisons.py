@@ -10,7 +10,7 @@ from tests.samples.results import changed, checked_pair, checked_summary, sample
 
 from stepbench.analysis.application import trigger_shares
 from stepbench.contracts.measures import Estimate
-from stepbench.experiments.report.page import render_page
+from stepbench.experiments.report.page import drawings, render_page
 from stepbench.report.comparisons import (
     ROWS_PER_FIGURE,
     describe_replication,
@@ -149,9 +149,9 @@ def test_a_figure_holds_a_few_bars_and_leaves_out_what_has_no_share(elastic: tup
     trials = [result.summary for result in elastic]
     (share,) = trigger_shares(sample_applications()[:1], trials[:1])
     unknown = share.model_copy(update={"share": Estimate(value=None, reason="no trial measured s3")})
-    figures = share_figures(share_rows([*[share] * (ROWS_PER_FIGURE + 1), unknown], trials))
-    assert [len(figure.labels) for figure in figures] == [ROWS_PER_FIGURE, 1]
-    assert figures[1].bars["share"] == [share.share.value]
+    first, second = drawings(share_figures(share_rows([*[share] * (ROWS_PER_FIGURE + 1), unknown], trials)))
+    assert [len(drawing.params["labels"]) for drawing in (first, second)] == [ROWS_PER_FIGURE, 1]
+    assert second.data["shares"]["share"] == [share.share.value]
     assert format_share(unknown.share) == "no value (no trial measured s3)"
 
 

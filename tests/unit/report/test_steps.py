@@ -2,88 +2,122 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from tests.samples.experiments import RATES_PER_S
 from tests.samples.finished_trials import AnalysedTrial
-from tests.samples.results import changed, sample_page
+from tests.samples.results import changed, sample_manifest, sample_page, sample_summary
 
 from stepbench.contracts.chart_data import RateBins, StepSpan, WindowSpan
-from stepbench.report.steps import MAX_STRIPS, step_figures
+from stepbench.experiments.report.page import drawings
+from stepbench.report.document import plain
+from stepbench.report.run import run_view
+from stepbench.report.steps import MAX_STRIPS, recorded_phases, step_figure
 from stepbench.report.times import MAX_POINTS
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult
-    from stepbench.report.steps import StepFigure
+    from stepbench.report.figures import Drawing
 
 
-def figure_of(result: TrialResult) -> StepFigure:
+class Figure(NamedTuple):
+    """A phase's figure: its charts' drawings, and its caption."""
+
+    latency: Drawing
+    rates: Drawing
+    strips: tuple[Drawing, ...]
+    caption: str
+
+
+def figures_of(result: TrialResult) -> list[Figure]:
+    """Return a figure for each phase."""
+    (view,) = run_view(sample_summary([result]), [result], sample_manifest()).trials
+    found = [step_figure(view, number, bins) for number, bins in enumerate(recorded_phases(result))]
+    return [Figure(*_two_and_more([*drawings(each.parts)]), plain(each.caption)) for each in found]
+
+
+def _two_and_more(found: list[Drawing]) -> tuple[Drawing, Drawing, tuple[Drawing, ...]]:
+    latency, rates, *strips = found
+    return latency, rates, tuple(strips)
+
+
+def figure_of(result: TrialResult) -> Figure:
     """Return the result's only figure."""
-    (figure,) = step_figures(result)
+    (figure,) = figures_of(result)
     return figure
 
 
 def test_time_is_counted_from_the_phase(elastic: tuple[TrialResult, ...]) -> None:
     """The plan counts its windows so, and change points are; the phase begins 12 s into the trial."""
     figure = figure_of(elastic[0])
-    assert (figure.seconds["second"][0], figure.seconds["second"][-1]) == (0.0, 79.0)
-    assert figure.steps["caption"] == ["50/s", "100/s"]
-    assert (figure.steps["from_s"], figure.steps["kind"]) == ([0.0, 40.0], ["even", "odd"])
-    assert figure.end_s == 80.0
+    assert (figure.latency.data["seconds"]["second"][0], figure.latency.data["seconds"]["second"][-1]) == (0.0, 79.0)
+    assert figure.latency.data["steps"]["caption"] == ["50/s", "100/s"]
+    assert (figure.latency.data["steps"]["from_s"], figure.latency.data["steps"]["kind"]) == (
+        [0.0, 40.0],
+        ["even", "odd"],
+    )
+    assert figure.latency.params["end"] == 80.0
 
 
 def test_bins_are_summed_to_a_readable_second_and_keep_their_extremes(elastic: tuple[TrialResult, ...]) -> None:
     """A hover tells how even the 100 ms bins were: here the generator stood still for three, then sent all at once."""
     figure = figure_of(elastic[1])
-    assert figure.bin_s == pytest.approx(1.0)
-    assert figure.rates["sent"][:2] == [50.0, 50.0]
-    assert figure.rates["offered"][40] == figure.rates["sent"][40] == 100.0
-    assert (figure.rates["detail"][0], figure.rates["detail"][40]) == ("5 to 5", "0 to 40")
-    assert (figure.rates["from_s"][-1], figure.rates["to_s"][-2]) == (80.0, 80.0)
+    assert "in bins of 1\N{NO-BREAK SPACE}s." in figure.caption
+    assert figure.rates.data["rates"]["sent"][:2] == [50.0, 50.0]
+    assert figure.rates.data["rates"]["offered"][40] == figure.rates.data["rates"]["sent"][40] == 100.0
+    assert (figure.rates.data["rates"]["detail"][0], figure.rates.data["rates"]["detail"][40]) == ("5 to 5", "0 to 40")
+    assert (figure.rates.data["rates"]["from_s"][-1], figure.rates.data["rates"]["to_s"][-2]) == (80.0, 80.0)
 
 
 def test_the_close_up_shows_each_bin_as_it_was_counted(elastic: tuple[TrialResult, ...]) -> None:
     """It shows 5 s to either side, in seconds since the step."""
     (strip,) = figure_of(elastic[1]).strips
-    assert (strip.bins["from_s"][0], strip.bins["to_s"][-1], len(strip.bins["sent"])) == (-5.0, 5.0, 100)
-    assert strip.bins["sent"][49:55] == [5, 0, 0, 0, 40, 10]
-    assert strip.top == pytest.approx(46.0)
+    assert (strip.data["bins"]["from_s"][0], strip.data["bins"]["to_s"][-1], len(strip.data["bins"]["sent"])) == (
+        -5.0,
+        5.0,
+        100,
+    )
+    assert strip.data["bins"]["sent"][49:55] == [5, 0, 0, 0, 40, 10]
+    assert strip.params["top"] == pytest.approx(46.0)
 
 
 def test_gaps_are_told_for_every_step(elastic: tuple[TrialResult, ...]) -> None:
     """There is none in the first trial, and one of 300 ms with 30 events due in the second."""
-    assert [(gap.bins, gap.due) for result in elastic for gap in figure_of(result).gaps] == [(0, 0), (3, 30)]
+    first, second = (figure_of(result).caption for result in elastic)
+    assert "No send gap of 100 ms or more within 5 s of the step at 40 s." in first
+    assert "is 300 ms or somewhat more (3 bins of 100 ms); 30 events were due in it." in second
 
 
 def test_change_points_that_are_none_are_not_drawn(elastic: tuple[TrialResult, ...]) -> None:
     """The second store's latency stays as it was."""
-    assert figure_of(elastic[0]).changes["series"] == ["achieved_per_s", "latency_ms"]
-    assert figure_of(elastic[1]).changes["series"] == ["achieved_per_s"]
-    assert figure_of(elastic[1]).changes["words"] == ["40.10 s [40.00, 40.20]"]
+    assert figure_of(elastic[0]).latency.data["changes"]["series"] == ["achieved_per_s", "latency_ms"]
+    assert figure_of(elastic[1]).latency.data["changes"]["series"] == ["achieved_per_s"]
+    assert figure_of(elastic[1]).latency.data["changes"]["words"] == ["40.10 s [40.00, 40.20]"]
 
 
 def test_windows_are_marked_unless_they_are_the_whole_phase(elastic: tuple[TrialResult, ...]) -> None:
     """A bar from end to end says nothing."""
     span = elastic[0].phases[1]
-    assert figure_of(elastic[0]).windows["middle_s"] == [30.0, 50.0]
+    assert figure_of(elastic[0]).latency.data["windows"]["middle_s"] == [30.0, 50.0]
     whole = span.model_copy(update={"windows": (span.windows[0].model_copy(update={"from_s": 0, "to_s": 80}),)})
-    assert figure_of(elastic[0].model_copy(update={"phases": (whole,)})).windows["window"] == []
+    assert figure_of(elastic[0].model_copy(update={"phases": (whole,)})).latency.data["windows"]["window"] == []
 
 
 def test_the_axes_leave_room_for_names_above_the_lines(elastic: tuple[TrialResult, ...]) -> None:
     """The window's name would lie on the maxima otherwise."""
     figure = figure_of(elastic[0])
-    highest = max(value for value in figure.seconds["max_ms"] if isinstance(value, float))
-    assert figure.top_ms > 1.5 * highest
-    assert figure.top_per_s > 1.4 * RATES_PER_S[1]
+    highest = max(value for value in figure.latency.data["seconds"]["max_ms"] if isinstance(value, float))
+    assert figure.latency.params["top"] > 1.5 * highest
+    assert figure.rates.params["top"] > 1.4 * RATES_PER_S[1]
 
 
 def test_a_result_without_spans_is_drawn_without_steps(elastic: tuple[TrialResult, ...]) -> None:
     """Results of older runs do not tell where the steps were: no mark, and no claim about a gap."""
     figure = figure_of(elastic[0].model_copy(update={"phases": ()}))
-    assert (figure.steps["caption"], figure.windows["window"], figure.strips, figure.gaps) == ([], [], (), ())
-    assert (figure.seconds["second"][0], figure.end_s) == (0.0, 80.0)
+    assert (figure.latency.data["steps"]["caption"], figure.latency.data["windows"]["window"]) == ([], [])
+    assert (figure.strips, "send gap" in figure.caption) == ((), False)
+    assert (figure.latency.data["seconds"]["second"][0], figure.latency.params["end"]) == (0.0, 80.0)
 
 
 def test_a_staircase_has_a_gap_for_each_step_and_a_few_close_ups(elastic: tuple[TrialResult, ...]) -> None:
@@ -91,7 +125,7 @@ def test_a_staircase_has_a_gap_for_each_step_and_a_few_close_ups(elastic: tuple[
     steps = tuple(StepSpan(rate_per_s=10.0 * place, from_s=8.0 * place, to_s=8.0 * place + 8) for place in range(10))
     span = elastic[0].phases[1].model_copy(update={"steps": steps})
     figure = figure_of(elastic[0].model_copy(update={"phases": (span,)}))
-    assert (len(figure.gaps), len(figure.strips)) == (9, MAX_STRIPS)
+    assert (figure.caption.lower().count("send gap"), len(figure.strips)) == (9, MAX_STRIPS)
 
 
 def test_a_long_phase_is_thinned(elastic: tuple[TrialResult, ...]) -> None:
@@ -99,24 +133,24 @@ def test_a_long_phase_is_thinned(elastic: tuple[TrialResult, ...]) -> None:
     counts = (1,) * 36_000
     bins = RateBins(phase="step", bin_s=0.1, offered=counts, sent=counts, acknowledged=counts)
     figure = figure_of(elastic[0].model_copy(update={"rates": (bins,)}))
-    assert figure.bin_s == pytest.approx(9.0)
-    assert len(figure.rates["sent"]) == MAX_POINTS + 1
-    assert set(figure.rates["sent"]) == {10.0}
+    assert "in bins of 9\N{NO-BREAK SPACE}s." in figure.caption
+    assert len(figure.rates.data["rates"]["sent"]) == MAX_POINTS + 1
+    assert set(figure.rates.data["rates"]["sent"]) == {10.0}
 
 
 def test_a_phase_without_events_has_no_figure(elastic: tuple[TrialResult, ...]) -> None:
     """A trial without bins has none either; one without latencies has an axis all the same."""
     bins = RateBins(phase="step", bin_s=0.1, offered=(0, 0), sent=(0, 0), acknowledged=(0, 0))
-    assert step_figures(elastic[0].model_copy(update={"rates": (bins,)})) == ()
-    assert step_figures(elastic[0].model_copy(update={"rates": ()})) == ()
+    assert figures_of(elastic[0].model_copy(update={"rates": (bins,)})) == []
+    assert figures_of(elastic[0].model_copy(update={"rates": ()})) == []
     silent = figure_of(elastic[0].model_copy(update={"series": ()}))
-    assert (silent.low_ms, silent.top_ms) == (0.1, 1.0)
+    assert (silent.latency.params["low"], silent.latency.params["top"]) == (0.1, 1.0)
 
 
 def test_a_change_without_levels_has_dashes_for_them(elastic: tuple[TrialResult, ...]) -> None:
     """An unknown number is a dash, never a zero."""
     bare = elastic[0].summary.change_points[0].model_copy(update={"before": None, "after": None})
-    found = figure_of(changed(elastic[0], change_points=(bare,))).changes
+    found = figure_of(changed(elastic[0], change_points=(bare,))).latency.data["changes"]
     assert found["before"] == found["after"] == ["–"]  # noqa: RUF001 -- a dash
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
 from stepbench.contracts.published import QUANTILE_METRICS
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.findings import Replication
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import RunSummary, TrialSummary
-    from stepbench.report.run import Columns, RunView, TrialView
+    from stepbench.report.run import Row, RunView, TrialView
 
 
 def describe_origin(trial: TrialSummary, *, aws_emulated: bool) -> str:
@@ -156,30 +155,14 @@ def _row(run: RunView, view: TrialView, each: Replication, *, pushed: bool) -> d
 
 
 ROWS_PER_FIGURE = 16
-_COLUMNS = ("row", "caption", "share", "low", "high", "words", "trigger", "compute")
 
 
-@dataclass(frozen=True)
-class ShareRow:
-    """It sets one store's latency behind an application's triggers; `emulated` if that is an emulator's."""
+class ShareRow(NamedTuple):
+    """One store's latency behind an application's triggers; `emulated` if that is an emulator's."""
 
     label: str
     share: TriggerShare
     emulated: bool
-
-
-@dataclass(frozen=True)
-class ShareFigure:
-    """
-    It holds up to `ROWS_PER_FIGURE` bars.
-
-    `labels` are their rows in order, `description` is for those who cannot see, `top` is the axis's end.
-    """
-
-    bars: Columns
-    labels: tuple[str, ...]
-    description: str
-    top: float
 
 
 def share_rows(shares: Sequence[TriggerShare], trials: Sequence[TrialSummary]) -> tuple[ShareRow, ...]:
@@ -192,11 +175,34 @@ def share_rows(shares: Sequence[TriggerShare], trials: Sequence[TrialSummary]) -
     )
 
 
-def share_figures(rows: Sequence[ShareRow]) -> tuple[ShareFigure, ...]:
-    """Draw bars for the rows that have a share."""
+def share_figures(rows: Sequence[ShareRow]) -> tuple[doc.Figure, ...]:
+    """Draw bars for the rows that have a share, `ROWS_PER_FIGURE` at most to a figure."""
     drawn = [row for row in rows if row.share.share.value is not None]
-    parts = [drawn[start : start + ROWS_PER_FIGURE] for start in range(0, len(drawn), ROWS_PER_FIGURE)]
-    return tuple(_figure(part) for part in parts)
+    starts = range(0, len(drawn), ROWS_PER_FIGURE)
+    return tuple(_bars(place, drawn[start : start + ROWS_PER_FIGURE]) for place, start in enumerate(starts))
+
+
+def _bars(place: int, rows: Sequence[ShareRow]) -> doc.Figure:
+    names = ("row", "caption", "share", "low", "high", "words", "trigger", "compute")
+    top = min(1.0, 1.1 * max(row.share.share.high or row.share.share.value or 0 for row in rows))
+    params = {"labels": tuple(row.label for row in rows), "top": short(top)}
+    data = {"shares": columns(names, list(map(_bar, rows)))}
+    drawing = Drawing(f"shares-{place}", "shares", data, params, SHARE_ROW_PX * len(rows))
+    caption = (
+        "Trigger latency over execution time, that is over trigger latency and the functions' own durations, with "
+        f"every trigger at its median in its trial's first measured window; the thick line is the {doc.NINETY_FIVE} "
+        "interval that the medians' own imply."
+    )
+    described = "; ".join(f"{row.label}: {format_share(row.share.share)}" for row in rows)
+    chart = doc.Chart(drawing, f"Shares of trigger latency in execution time. {described}")
+    return doc.Figure((chart,), caption)
+
+
+def _bar(row: ShareRow) -> Row:
+    share = row.share.share
+    caption = f"{row.label} (emulated)" if row.emulated else row.label
+    times = (digits.latency(row.share.trigger_ms.value or 0), digits.latency(row.share.compute_ms))
+    return (row.label, caption, share.value, share.low, share.high, format_share(share), *times)
 
 
 def format_share(share: Estimate) -> str:
@@ -206,25 +212,6 @@ def format_share(share: Estimate) -> str:
     if share.low is None or share.high is None:
         return f"{_percent(share.value)} (no interval: {digits.brief(share.reason or '')})"
     return f"{_percent(share.value)} ({_percent(share.low)} to {_percent(share.high)})"
-
-
-def _figure(rows: Sequence[ShareRow]) -> ShareFigure:
-    bars = [
-        (
-            row.label,
-            f"{row.label} (emulated)" if row.emulated else row.label,
-            row.share.share.value,
-            row.share.share.low,
-            row.share.share.high,
-            format_share(row.share.share),
-            digits.latency(row.share.trigger_ms.value or 0),
-            digits.latency(row.share.compute_ms),
-        )
-        for row in rows
-    ]
-    description = "; ".join(f"{row.label}: {format_share(row.share.share)}" for row in rows)
-    top = min(1.0, 1.1 * max(row.share.share.high or row.share.share.value or 0 for row in rows))
-    return ShareFigure(columns(_COLUMNS, bars), tuple(row.label for row in rows), description, short(top))
 
 
 def _percent(share: float) -> str:
@@ -251,9 +238,10 @@ def shares_section(rows: Sequence[ShareRow]) -> doc.Section | None:
     share, source = doc.Column("Share", style="wide"), doc.words("Source", "wide more")
     columns = doc.columns("Application", share, doc.more("Triggers"), "Trigger latency", "Functions", source)
     table = doc.Table("share-table", caption, columns, doc.body(map(_cells, rows)), phone=True)
-    figures = map(_drawn, range(len(rows)), share_figures(rows))
     title = "Which share of an application's time is the trigger's?"
-    return doc.Section("shares", title, (*figures, doc.Fold("The applications in a table", (table,))), link="Shares")
+    return doc.Section(
+        "shares", title, (*share_figures(rows), doc.Fold("The applications in a table", (table,))), link="Shares"
+    )
 
 
 def _label(row: ShareRow, style: str = "") -> tuple[doc.Text, ...]:
@@ -274,16 +262,3 @@ def _cells(row: ShareRow) -> doc.Row:
         doc.Cell(share.source),
     )
     return doc.Row(doc.Cell(_label(row)), cells, {"application": share.application, "trial-name": share.trial})
-
-
-def _drawn(place: int, figure: ShareFigure) -> doc.Figure:
-    params = {"labels": figure.labels, "top": figure.top}
-    drawing = Drawing(f"shares-{place}", "shares", {"shares": figure.bars}, params, SHARE_ROW_PX * len(figure.labels))
-    caption = (
-        "Trigger latency over execution time, that is over trigger latency and the functions' own durations, with "
-        f"every trigger at its median in its trial's first measured window; the thick line is the {doc.NINETY_FIVE} "
-        "interval that the medians' own imply."
-    )
-    return doc.Figure(
-        (doc.Chart(drawing, f"Shares of trigger latency in execution time. {figure.description}"),), caption
-    )

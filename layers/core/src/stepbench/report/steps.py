@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -32,79 +31,61 @@ if TYPE_CHECKING:
     from stepbench.report.run import Columns, Row, RunView, TrialView
 
 MAX_STRIPS = 4
+_COUNTED = ("offered", "sent", "acknowledged")
 _ROOM = 1.45
 """How far above its lines the rates' axis goes, for the names of steps and windows."""
 _LOG_ROOM = 0.3
 """Latency's axis has this room, as a share of the axis."""
 
 
-@dataclass(frozen=True)
-class Strip:
-    """It holds the bins around one step; `top` ends the axis."""
-
-    step_s: float
-    bins: Columns
-    step: Columns
-    top: float
-
-
-@dataclass(frozen=True)
-class StepFigure:
-    """
-    It shows one phase. All times are seconds since its start.
-
-    `bin_s`: what a point of `rates` stands for; `seconds_bin_s`: the same of `seconds`. `gaps` has one entry a step,
-    `strips` the first `MAX_STRIPS` of them. `end_s`, `low_ms`, `top_ms`, `top_per_s`: ends of the axes.
-    """
-
-    phase: str
-    seconds: Columns
-    rates: Columns
-    steps: Columns
-    windows: Columns
-    changes: Columns
-    strips: tuple[Strip, ...]
-    gaps: tuple[StepGap, ...]
-    bin_s: float
-    counted_s: float
-    seconds_bin_s: int
-    not_drawn: int
-    end_s: float
-    low_ms: float
-    top_ms: float
-    top_per_s: float
+def steps_section(run: RunView) -> doc.Section | None:
+    """Return the section on what changed, and when; None of a run without steps, comparisons and change points."""
+    found = [(view, number, bins) for view in run.trials for number, bins in enumerate(recorded_phases(view.result))]
+    folds = [
+        doc.Fold(
+            f"{view.label}, phase {bins.phase}, step by step",
+            (step_figure(view, number, bins),),
+            plain=len(found) == 1,
+        )
+        for view, number, bins in found
+    ]
+    nodes = (*compared_sentences(run), *folds, *change_tables(run))
+    return doc.Section("steps", "What changed, and when", nodes, link="Changes") if nodes else None
 
 
-def step_figures(result: TrialResult) -> tuple[StepFigure, ...]:
-    """Return one figure for each phase whose rates are on record."""
-    spans = {span.name: span for span in result.phases}
-    return tuple(_figure(result, bins, spans.get(bins.phase)) for bins in result.rates if any(bins.offered))
+def recorded_phases(result: TrialResult) -> tuple[RateBins, ...]:
+    """Return the phases whose rates are on record."""
+    return tuple(bins for bins in result.rates if any(bins.offered))
 
 
-def _figure(result: TrialResult, bins: RateBins, span: PhaseSpan | None) -> StepFigure:
+def step_figure(view: TrialView, number: int, bins: RateBins) -> doc.Figure:
+    """Return a phase across its steps: latency above rates, then the first `MAX_STRIPS` steps close up."""
+    result, place = view.result, f"{view.anchor}-{number}"
+    span = next((span for span in result.phases if span.name == bins.phase), None)
     seconds, seconds_bin_s = _seconds(result, bins.phase, span)
     not_drawn = hide_non_positive(seconds)
     rates, bin_s = _rates(bins)
     low_ms, top_ms = _latency_axis(seconds)
-    steps_s = step_starts(span)
-    return StepFigure(
-        phase=bins.phase,
-        seconds=seconds,
-        rates=rates,
-        steps=_steps(span),
-        windows=_windows(span),
-        changes=_changes([change for change in result.summary.change_points if change.phase == bins.phase]),
-        strips=tuple(_strip(bins, step_s) for step_s in steps_s[:MAX_STRIPS]),
-        gaps=tuple(step_gap(bins, step_s) for step_s in steps_s),
-        bin_s=bin_s,
-        counted_s=bins.bin_s,
-        seconds_bin_s=seconds_bin_s,
-        not_drawn=not_drawn,
-        end_s=span.to_s - span.from_s if span else _largest(rates, ("to_s",)),
-        low_ms=low_ms,
-        top_ms=top_ms,
-        top_per_s=_ROOM * _largest(rates, ("offered", "sent", "acknowledged")),
+    end_s = span.to_s - span.from_s if span else _largest(rates, ("to_s",))
+    changes = _changes([change for change in result.summary.change_points if change.phase == bins.phase])
+    shared = {"steps": _steps(span), "windows": _windows(span), "changes": changes}
+    axis, per_s = {"low": low_ms, "top": top_ms, "end": end_s}, {"top": _ROOM * _largest(rates, _COUNTED), "end": end_s}
+    data, experiment = {**shared, "seconds": seconds}, view.summary.experiment
+    latency = Drawing(f"step-latency-{place}", "step-latency", data, axis, experiment=experiment)
+    of = f"{view.label} across the load steps of phase {bins.phase}"
+    phase = f", {bins.phase}" if len(recorded_phases(result)) > 1 else ""
+    nodes = (
+        doc.Heading((f"{view.label}{phase} ", doc.badges(view.summary))),
+        doc.Chart(latency, f"p50, p90 and maximum {view.measure.name} of {of}"),
+        doc.Chart(
+            Drawing(f"step-rates-{place}", "step-rates", {**shared, "rates": rates}, per_s),
+            f"Offered, sent and acknowledged events per second of {of}",
+        ),
+        *_strips(place, bins, step_starts(span)),
     )
+    caption = _caption(view, bins, (seconds_bin_s, bin_s), not_drawn, changing=bool(changes["at_s"]))
+    gaps = [_gap(step_gap(bins, step_s)) for step_s in step_starts(span)]
+    return doc.Figure(nodes, doc.joined((caption, *gaps), " "), "zooms", "pair step")
 
 
 def _seconds(result: TrialResult, phase: str, span: PhaseSpan | None) -> tuple[Columns, int]:
@@ -113,6 +94,23 @@ def _seconds(result: TrialResult, phase: str, span: PhaseSpan | None) -> tuple[C
     shifted = [point.model_copy(update={"second": round(point.second - begin_s, 3)}) for point in own]
     bin_s = max(1, -(-len(shifted) // MAX_POINTS))
     return columns(SECOND_COLUMNS, [row for group in binned(shifted, bin_s) for row in group]), bin_s
+
+
+def _strips(place: str, bins: RateBins, steps_s: Sequence[float]) -> Iterator[doc.Node]:
+    """Yield the first steps close up, in bins as they were counted: a step inside a bin is not moved to its edge."""
+    for number, step_s in enumerate(steps_s[:MAX_STRIPS]):
+        first, last = bins_around(bins, step_s)
+        counts = list(zip_longest(bins.offered, bins.sent, bins.acknowledged, fillvalue=0))[first:last]
+        rows: list[Row] = [
+            (round(at * bins.bin_s - step_s, 4), round((at + 1) * bins.bin_s - step_s, 4), *numbers)
+            for at, numbers in enumerate(counts, first)
+        ]
+        drawn = columns(("from_s", "to_s", *_COUNTED), rows)
+        data, top = {"bins": drawn, "step": columns(("at_s",), [(0.0,)])}, 1.15 * _largest(drawn, _COUNTED)
+        around = f"{AROUND_S:g} s to either side of the step at {step_s:g} s"
+        yield doc.Sentence(f"Close up: {around}, in bins of {digits.latency(bins.bin_s * 1000)}", "strip-title")
+        drawing = Drawing(f"step-strip-{place}-{number}", "step-strip", data, {"top": top})
+        yield doc.Chart(drawing, f"Events in each bin around the step at {step_s:g} seconds")
 
 
 def _rates(bins: RateBins) -> tuple[Columns, float]:
@@ -163,19 +161,6 @@ def _changes(found: Sequence[ChangePoint]) -> Columns:
     return columns(("series", "at_s", "low_s", "high_s", "words", "before", "after", "p"), rows)
 
 
-def _strip(bins: RateBins, step_s: float) -> Strip:
-    """Return the bins where they were counted: a step inside a bin is not moved to its edge."""
-    first, last = bins_around(bins, step_s)
-    counts = list(zip_longest(bins.offered, bins.sent, bins.acknowledged, fillvalue=0))[first:last]
-    rows: list[Row] = [
-        (round((first + place) * bins.bin_s - step_s, 4), round((first + place + 1) * bins.bin_s - step_s, 4), *numbers)
-        for place, numbers in enumerate(counts)
-    ]
-    drawn = columns(("from_s", "to_s", "offered", "sent", "acknowledged"), rows)
-    top = 1.15 * _largest(drawn, ("offered", "sent", "acknowledged"))
-    return Strip(step_s, drawn, columns(("at_s",), [(0.0,)]), top)
-
-
 def _latency_axis(seconds: Columns) -> tuple[float, float]:
     """Return the ends of the log axis, in ms, with room above."""
     values = [
@@ -194,67 +179,21 @@ def _largest(drawn: Columns, names: Sequence[str]) -> float:
     )
 
 
-def steps_section(run: RunView) -> doc.Section | None:
-    """Return the section on what changed, and when; None of a run without steps, comparisons and change points."""
-    figures = [(view, number, figure) for view in run.trials for number, figure in enumerate(step_figures(view.result))]
-    folds = [
-        doc.Fold(
-            f"{view.label}, phase {figure.phase}, step by step",
-            (_drawn(view, f"{view.anchor}-{number}", figure, sum(each[0] is view for each in figures)),),
-            plain=len(figures) == 1,
-        )
-        for view, number, figure in figures
-    ]
-    nodes = (*compared_sentences(run), *folds, *change_tables(run))
-    return doc.Section("steps", "What changed, and when", nodes, link="Changes") if nodes else None
-
-
-def _drawn(view: TrialView, place: str, figure: StepFigure, figures: int) -> doc.Figure:
-    phase = f", {figure.phase}" if figures > 1 else ""
-    title = doc.Heading((f"{view.label}{phase} ", doc.badges(view.summary)))
-    return doc.Figure((title, *_charts(view, place, figure)), _caption(view, figure), "zooms", "pair step")
-
-
-def _charts(view: TrialView, place: str, figure: StepFigure) -> Iterator[doc.Node]:
-    """Yield a phase across its steps: latency above rates, then each step close up."""
-    experiment, of = view.summary.experiment, f"{view.label} across the load steps of phase {figure.phase}"
-    shared = {"steps": figure.steps, "windows": figure.windows, "changes": figure.changes}
-    axis = {"low": figure.low_ms, "top": figure.top_ms, "end": figure.end_s}
-    top = {"top": figure.top_per_s, "end": figure.end_s}
-    latency = {**shared, "seconds": figure.seconds}
-    yield doc.Chart(
-        Drawing(f"step-latency-{place}", "step-latency", latency, axis, experiment=experiment),
-        f"p50, p90 and maximum {view.measure.name} of {of}",
-    )
-    rates = Drawing(f"step-rates-{place}", "step-rates", {**shared, "rates": figure.rates}, top)
-    yield doc.Chart(rates, f"Offered, sent and acknowledged events per second of {of}")
-    for number, strip in enumerate(figure.strips):
-        bins = digits.latency(figure.counted_s * 1000)
-        yield doc.Sentence(
-            f"Close up: {AROUND_S:g} s to either side of the step at {strip.step_s:g} s, in bins of {bins}",
-            "strip-title",
-        )
-        data = {"bins": strip.bins, "step": strip.step}
-        drawing = Drawing(f"step-strip-{place}-{number}", "step-strip", data, {"top": strip.top})
-        yield doc.Chart(drawing, f"Events in each bin around the step at {strip.step_s:g} seconds")
-
-
-def _caption(view: TrialView, figure: StepFigure) -> doc.Text:
+def _caption(view: TrialView, bins: RateBins, bins_s: tuple[int, float], not_drawn: int, *, changing: bool) -> str:
+    """Return what a figure shows; `bins_s`: what a point of latency stands for, and one of rates."""
     points = (
-        f" (a point stands for {figure.seconds_bin_s}{digits.NBSP}s: p50 and p90 the median of the seconds' own, max "
-        "the maximum)"
+        f" (a point stands for {bins_s[0]}{digits.NBSP}s: p50 and p90 the median of the seconds' own, max the maximum)"
     )
-    shown, steps = len(figure.strips), len(figure.gaps)
+    span = next((span for span in view.result.phases if span.name == bins.phase), None)
+    steps = len(step_starts(span))
     dashes = f" Upright dashes: where the level changes, its {doc.NINETY_FIVE} interval shaded."
-    close_up = f" Close up: the first {shown} of {steps} steps."
-    text = (
-        f"{view.label}, phase {figure.phase}: {view.measure.name} of each second by intended "
-        f"send{points if figure.seconds_bin_s > 1 else ''}, and events due, sent and acknowledged in bins of "
-        f"{figure.bin_s:g}{digits.NBSP}s. Shaded: every second load step. Bars above the lines: the windows that are "
-        f"compared.{dashes if figure.changes['at_s'] else ''}{close_up if shown < steps else ''}"
-        f"{not_drawn_words(figure.not_drawn)}"
+    close_up = f" Close up: the first {MAX_STRIPS} of {steps} steps."
+    return (
+        f"{view.label}, phase {bins.phase}: {view.measure.name} of each second by intended "
+        f"send{points if bins_s[0] > 1 else ''}, and events due, sent and acknowledged in bins of "
+        f"{bins_s[1]:g}{digits.NBSP}s. Shaded: every second load step. Bars above the lines: the windows that are "
+        f"compared.{dashes if changing else ''}{close_up if steps > MAX_STRIPS else ''}{not_drawn_words(not_drawn)}"
     )
-    return doc.joined((text, *map(_gap, figure.gaps)), " ")
 
 
 def _gap(gap: StepGap) -> doc.Span:
