@@ -25,8 +25,8 @@ from stepbench.experiments.report.headline import describe_media, headline_table
 from stepbench.planning.wall_time import Overheads
 from stepbench.progress import Snapshot, activity, fitted_lines, line, share_done
 from stepbench.report.costs import cost_sentences
+from stepbench.report.numbers import BARE_TRIGGER
 from stepbench.report.thresholds import threshold_lines
-from stepbench.report.windows import BARE_TRIGGER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,15 +10,17 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 
 from stepbench.api import dashboard, plans, runs
-from stepbench.api.inputs import PlanNamePath, RunIdPath, read_body
 from stepbench.api.resolver import (
     FRESH,
     JSON,
     ApiError,
     ErrorKind,
+    PlanNamePath,
+    RunIdPath,
     answer_json,
     caller_of,
     new_resolver,
+    read_body,
     services_of,
 )
 from stepbench.contracts.across_trials import RunComparison

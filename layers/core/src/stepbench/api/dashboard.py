@@ -19,8 +19,16 @@ from aws_lambda_powertools.event_handler.api_gateway import Router
 from pydantic import ValidationError
 
 from stepbench.api import plans, runs
-from stepbench.api.inputs import PlanNamePath, RunIdPath, read_form
-from stepbench.api.resolver import ApiError, ErrorKind, find_caller, problem_details, require_caller
+from stepbench.api.resolver import (
+    ApiError,
+    ErrorKind,
+    PlanNamePath,
+    RunIdPath,
+    find_caller,
+    problem_details,
+    read_form,
+    require_caller,
+)
 from stepbench.contracts.api import Acknowledgement, CheckedForm, Download, ProblemItem, RunFilter, StartForm
 from stepbench.contracts.runs import RunRequest
 from stepbench.errors import PlanError, Problem, raise_problems

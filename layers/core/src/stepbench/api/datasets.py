@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from datetime import UTC, date, datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import pyarrow.compute as pc
 from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
-from stepbench.api.inputs import DatasetNamePath, EndDay, FirstDay, accepts_gzip, read_span
 from stepbench.api.resolver import FRESH, ApiError, ErrorKind, answer_json, caller_of, new_resolver, services_of
 from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.errors import CorruptRecordsError, Problem
@@ -23,19 +24,23 @@ from stepbench.experiments.report.dataset_page import render_dataset, view_datas
 from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.planning.problems import shown
 from stepbench.records.storage.transfer_datasets import columns_of, read_files
-from stepbench.records.storage.transfers import dataset_keys
+from stepbench.records.storage.transfers import Span, dataset_keys
 from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
+    from aws_lambda_powertools.utilities.data_classes.common import BaseProxyEvent
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from stepbench.records.storage.transfers import Span
     from stepbench.services import Services
 
 app = new_resolver()
+_DAY = {"format": "date"}
+DatasetNamePath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
+FirstDay = Annotated[str | None, Query(alias="from", description="First day, UTC.", json_schema_extra=_DAY)]
+EndDay = Annotated[str | None, Query(alias="to", description="The first day after it.", json_schema_extra=_DAY)]
 MAX_FILES, MAX_ROWS, MAX_MIB = 1_500, 24_000, 9_000_000
 """
 More would not be read and analysed within 29 s and 3 GB: see docs/datasets.md. Each MiB of a row has a time of its own;
@@ -144,3 +149,31 @@ def _page(page: str) -> Response[str]:
         problem = Problem("Accept-Encoding", "gzip" if compress else "no gzip", message, remedy)
         raise ApiError(ErrorKind.REFUSED, "the page is too large", [problem])
     return Response(HTTPStatus.OK, _HTML, page, headers=dict(HEADERS), compress=compress)
+
+
+def read_span(first: str | None, end: str | None) -> Span:
+    """Return the days from the first to before the last, None: as far as there are any; raises ApiError."""
+    found = []
+    for name, text in (("from", first), ("to", end)):
+        try:
+            found.append(None if text is None else _day(text))
+        except ValueError as error:
+            problem = Problem(name, shown(text), "is no day", "Give one such as 2025-06-01, in UTC.")
+            raise ApiError(ErrorKind.BAD_REQUEST, "a parameter is wrong", [problem]) from error
+    span = Span(*found)
+    if span.first and span.end and span.first >= span.end:
+        problem = Problem("to", shown(end), f"is not after from, {first}", "Name the first day that is left out.")
+        raise ApiError(ErrorKind.BAD_REQUEST, "a parameter is wrong", [problem])
+    return span
+
+
+def _day(text: str) -> date:
+    """Return a day; raise ValueError for what is one in another form of ISO 8601, such as a week's."""
+    return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
+
+
+def accepts_gzip(event: BaseProxyEvent) -> bool:
+    """Return whether who asks takes an answer that is compressed by gzip; a weight of 0 is a no."""
+    entries = event.headers.get("accept-encoding", "").replace(" ", "").split(",")
+    weights = [entry.partition(";q=")[2] or "1" for entry in entries if entry.partition(";")[0] == "gzip"]
+    return any(weight.strip("0.") for weight in weights)

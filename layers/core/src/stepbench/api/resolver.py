@@ -1,5 +1,5 @@
 """
-What the functions of the API have in common: who asks, what is answered, and what becomes of errors.
+What the functions of the API have in common: who asks and for what, what is answered, and what becomes of errors.
 
 Errors are RFC 9457 problem details: what is wrong, where, and what to do. Who calls, and for which team, is read from
 the request's authorisation, which API Gateway has checked.
@@ -7,15 +7,18 @@ the request's authorisation, which API Gateway has checked.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from enum import Enum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from urllib.parse import parse_qs
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
+from aws_lambda_powertools.event_handler.openapi.params import Path
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import TypeAdapter, ValidationError
 
@@ -172,6 +175,8 @@ def _named(team: str, source: str) -> str:
         raise ApiError(ErrorKind.NOT_SIGNED, message) from error
 
 
+RunIdPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=80)]
+PlanNamePath = Annotated[str, Path(max_length=60)]
 JSON = "application/json"
 FRESH = {"Cache-Control": "no-store"}
 
@@ -203,6 +208,26 @@ def services_of(app: APIGatewayHttpResolver) -> Services:
 def caller_of(app: APIGatewayHttpResolver) -> Caller:
     """Return who sent the current request; raises ApiError where nobody is named."""
     return require_caller(app.current_event.raw_event, services_of(app).settings)
+
+
+def read_body(event: BaseProxyEvent) -> str:
+    """Return a request's body, "" without one; raises PlanError where it is no text."""
+    body = event.body or ""
+    try:
+        return base64.b64decode(body, validate=True).decode() if event.is_base64_encoded else body
+    except ValueError as error:
+        problem = Problem("body", "bytes", "is not UTF-8 text", "Send it as UTF-8.")
+        raise PlanError([problem]) from error
+
+
+def read_form(event: BaseProxyEvent) -> dict[str, str]:
+    """Return a form's fields, as browsers send them; raises ApiError where the body is none."""
+    try:
+        found = parse_qs(read_body(event), keep_blank_values=True, max_num_fields=50, errors="strict")
+    except ValueError as error:
+        message = "the body is no form (application/x-www-form-urlencoded)"
+        raise ApiError(ErrorKind.BAD_REQUEST, message) from error
+    return {name: values[-1] for name, values in found.items()}
 
 
 def answer_json(model: BaseModel, status: HTTPStatus = HTTPStatus.OK) -> Response[Any]:

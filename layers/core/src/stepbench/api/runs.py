@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stepbench.api.plans import read_progress
 from stepbench.api.resolver import ApiError, ErrorKind
-from stepbench.api.run_progress import read_progress
 from stepbench.contracts.api import Download, Links, QueuedRun, QueuePlace, RunList, RunView, WaitedFor
 from stepbench.contracts.runs import DEFAULT_TEAM, MAX_CAUSE_CHARS
 from stepbench.planning.reading import check_size

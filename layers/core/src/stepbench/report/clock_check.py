@@ -51,8 +51,8 @@ def clock_section(summary: RunSummary, results: Sequence[TrialResult]) -> doc.Se
     headings = ("D", f"critical D, 5{NBSP}%", "p", "n, m", "Difference of medians", "Clocks' offset", "Same sandbox")
     columns = doc.columns("Measure", doc.words("Pair"), *headings)
     table = doc.Table("clock-check-table", caption, columns, doc.body(_cells(*each) for each in compared), phone=True)
-    nodes = (doc.Sentence(said), sentences, *clock_folds(summary, results), doc.Fold("The tests in a table", (table,)))
-    return doc.Section("clock-check", "Clock check", nodes, link="Clocks")
+    folds = (*clock_folds(summary, results), doc.Fold("The tests in a table", (table,)))
+    return doc.Section("clock-check", "Clock check", (doc.Sentence(said), sentences, *folds), link="Clocks")
 
 
 def clock_folds(summary: RunSummary, results: Sequence[TrialResult]) -> Iterator[doc.Fold]:

@@ -13,8 +13,8 @@ from stepbench.experiments.protocol import nothing
 from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.figures import Drawing
+from stepbench.report.numbers import CAVEATS, COUNT, PROVIDER, Field, off_page, quantile, window_table
 from stepbench.report.run import describe_latency
-from stepbench.report.windows import CAVEATS, COUNT, PROVIDER, Field, off_page, quantile, window_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.experiments.protocol import nothing
 from stepbench.report import document as doc
+from stepbench.report.numbers import CAVEATS, COUNT, LOST, PROVIDER, Field, bare_trigger, quantiles, window_table
 from stepbench.report.run import describe_latency
-from stepbench.report.windows import CAVEATS, COUNT, LOST, PROVIDER, Field, bare_trigger, quantiles, window_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

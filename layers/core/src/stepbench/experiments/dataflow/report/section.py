@@ -9,7 +9,7 @@ from stepbench.contracts.experiment import EXECUTION_LATENCY
 from stepbench.experiments.dataflow.report import tables, words
 from stepbench.experiments.dataflow.report.view import dag_views, flow_trials
 from stepbench.report import document as doc
-from stepbench.report import windows
+from stepbench.report import numbers
 from stepbench.report.run import describe_latency
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ LEADS = True
 def headline(summary: RunSummary) -> doc.Table | None:
     """Return the table of all windows, for a terminal and Markdown: a page has a table for each DAG."""
     table = doc.Table("executions", "", doc.columns("Store", short="trial"), ())
-    bare = windows.bare_trigger([trial for trial in summary.trials if trial.experiment == "dataflow"])
-    fields = (windows.PROVIDER, windows.COUNT, *windows.quantiles(), windows.LOST, *bare, windows.CAVEATS)
-    return windows.window_table(table, summary, "dataflow", tuple(map(windows.off_page, fields)))
+    bare = numbers.bare_trigger([trial for trial in summary.trials if trial.experiment == "dataflow"])
+    fields = (numbers.PROVIDER, numbers.COUNT, *numbers.quantiles(), numbers.LOST, *bare, numbers.CAVEATS)
+    return numbers.window_table(table, summary, "dataflow", tuple(map(numbers.off_page, fields)))
 
 
 def describe_window(row: WindowRow) -> str:
@@ -55,7 +55,7 @@ def answers(run: RunView) -> Iterator[doc.Node]:
 
 def brief(summary: RunSummary) -> Iterator[doc.Node]:
     """Yield what Markdown says of DAGs: objects, answers, a table for each DAG, published numbers, results."""
-    trials = [(trial, label) for trial, label, _ in windows.trials_of(summary, "dataflow") if trial.dataflow]
+    trials = [(trial, label) for trial, label, _ in numbers.trials_of(summary, "dataflow") if trial.dataflow]
     if not trials:
         return
     yield doc.Sentence(

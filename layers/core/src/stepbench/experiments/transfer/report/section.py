@@ -9,7 +9,7 @@ from stepbench.experiments.protocol import nothing
 from stepbench.experiments.transfer.report import figures, tables, words
 from stepbench.experiments.transfer.report.words import CAVEATS, TransferView, pair_name, read_cells
 from stepbench.report import document as doc
-from stepbench.report.windows import trials_of
+from stepbench.report.numbers import trials_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.samples.services import MemoryServices, small_plan
 
-from stepbench.api.run_progress import MOST_COUNTED, read_progress
+from stepbench.api.plans import MOST_COUNTED, read_progress
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.runs import RunRecord
 from stepbench.planning import expand
