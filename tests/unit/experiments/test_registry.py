@@ -51,34 +51,10 @@ if TYPE_CHECKING:
 
 NAMES = get_args(ExperimentName)
 PARTS: dict[str, tuple[Offering, Staging, Analyse, Export, Report]] = {
-    "trigger": (
-        trigger_offering,
-        trigger_staging,
-        trial.analyse,
-        export_events,
-        trigger_report,
-    ),
-    "operations": (
-        trigger_offering,
-        operations_staging,
-        operations_analysis.analyse,
-        export_events,
-        operations_report,
-    ),
-    "transfer": (
-        transfer_offering,
-        transfer_staging,
-        transfer_trial.analyse,
-        transfer_files.export,
-        transfer_report,
-    ),
-    "dataflow": (
-        dataflow_offering,
-        dataflow_staging,
-        dataflow_trial.analyse,
-        dataflow_files.export,
-        dataflow_report,
-    ),
+    "trigger": (trigger_offering, trigger_staging, trial.analyse, export_events, trigger_report),
+    "operations": (trigger_offering, operations_staging, operations_analysis.analyse, export_events, operations_report),
+    "transfer": (transfer_offering, transfer_staging, transfer_trial.analyse, transfer_files.export, transfer_report),
+    "dataflow": (dataflow_offering, dataflow_staging, dataflow_trial.analyse, dataflow_files.export, dataflow_report),
 }
 """What each experiment names by texts alone, as the type checker sees it."""
 
@@ -108,8 +84,6 @@ def test_a_part_loads_nothing_that_another_needs(name: str) -> None:
 class ToyParts:
     """The parts of an experiment that measures nothing, and says so."""
 
-    PROOF: Proof = "answers"
-
     def estimate(self, trial: AnyTrial, assumed: Any, region: str, *, at_most: bool) -> Any:  # noqa: ANN401
         """Cost what a trigger costs."""
         return trigger_offering.estimate(trial, assumed, region, at_most=at_most)
@@ -134,13 +108,9 @@ class ToyParts:
         """Let writers offer."""
         return
 
-    def describe_unproven(self, spec: TrialSpec, in_a_row: int) -> str:  # noqa: ARG002
-        """Name nothing."""
-        return "no toy worked"
-
-    def where_to_look(self, spec: TrialSpec) -> str:  # noqa: ARG002
-        """Name the box."""
-        return "look into the box"
+    def proof(self, spec: TrialSpec) -> Proof:  # noqa: ARG002
+        """Name nothing, and the box."""
+        return Proof("answers", "no toy worked", "look into the box")
 
     def logs(self, trial: AnyTrial) -> Logs:
         """Read what a trigger's trial prints."""

@@ -108,21 +108,27 @@ class Logs(NamedTuple):
     recorded: Callable[[TrialRef, RunStore, TrialTable], tuple[set[str], set[str]]]
 
 
-Proof = Literal["arrivals", "answers", "files"]
-"""What shows that a target is ready: canaries that arrive, a probe that is answered, files that are there."""
+IN_A_ROW = 3
+"""So many canaries, one after the other, show that a trigger delivers."""
+
+
+class Proof(NamedTuple):
+    """
+    What shows that a target is ready: canaries that arrive, or a probe that is answered.
+
+    failed: how a sentence begins that goes on with the time when there was none. look: where the reason may be found.
+    """
+
+    by: Literal["arrivals", "answers"]
+    failed: str
+    look: str
 
 
 class Staging(Protocol):
     """What stages do where experiments differ."""
 
-    PROOF: Proof
-
-    def describe_unproven(self, spec: TrialSpec, in_a_row: int) -> str:
-        """Return what has not come about: how a sentence begins that goes on with the time."""
-        ...
-
-    def where_to_look(self, spec: TrialSpec) -> str:
-        """Return where the reason may be found."""
+    def proof(self, spec: TrialSpec) -> Proof | None:
+        """Return what shows that the target is ready; None where `SeedFiles` has seen that its files are there."""
         ...
 
     def logs(self, trial: AnyTrial) -> Logs:

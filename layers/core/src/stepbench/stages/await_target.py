@@ -11,6 +11,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.preload import preloaded_value
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.experiments.protocol import IN_A_ROW
 from stepbench.experiments.registry import experiment_of
 from stepbench.model.request import Outcome, Request, Result, perform
 from stepbench.records.formats.t4_items import parse_item
@@ -33,7 +34,6 @@ SPREADING_S = 45
 """On AWS refusals count only after this time from the preparation: rights may take a minute to spread."""
 CANARY_LIMIT_S = 5
 """A trigger that takes longer is not ready: the slowest published p99 of the four is below 3 s."""
-IN_A_ROW = 3
 POLL_S, FIRST_POLL_S = 0.1, 0.01
 WATCHER_FRESH_S = 5
 _WRITER = 0
@@ -57,19 +57,18 @@ def await_target(task: AwaitTargetInput, services: Services, *, build: BuildDriv
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
-    staging = experiment_of(spec.plan.experiment).staging
-    if staging.PROOF == "files":
-        return AwaitTargetOutput(ready=True)  # SeedFiles has seen each file, for as long as that took
+    proof = experiment_of(spec.plan.experiment).staging.proof(spec)
+    if proof is None:
+        return AwaitTargetOutput(ready=True)
     if services.clock.now_ns() / 1e9 > task.ready_by.timestamp():
         by = f"{task.ready_by:%Y-%m-%d %H:%M:%S} UTC"
-        found = f"{staging.describe_unproven(spec, IN_A_ROW)} by {by}{_last_error(spec, services, build)}"
-        message = f"{found}: {staging.where_to_look(spec)}"
+        message = f"{proof.failed} by {by}{_last_error(spec, services, build)}: {proof.look}"
         raise TargetUnavailableError(message)
     call_ends_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
     if spec.plan.pull and not poll(lambda: _watched(spec, services), call_ends_ns, POLL_S, services, spec.tag):
         return AwaitTargetOutput(ready=False)
     with open_driver(spec, services, build) as opened:
-        proven = _delivers if staging.PROOF == "arrivals" else _serves
+        proven = _delivers if proof.by == "arrivals" else _serves
         limits = _Limits(call_ends_ns, _refusals_count_from_ns(task, spec, services))
         return AwaitTargetOutput(ready=proven(spec, services, opened, limits))
 

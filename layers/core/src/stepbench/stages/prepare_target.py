@@ -98,7 +98,7 @@ def prepare_target(
     _write_levels(spec, services)
     return PrepareTargetOutput(
         lanes=WATCH_LANES if spec.plan.pull else (),
-        seeds=experiment_of(spec.plan.experiment).staging.PROOF == "files",
+        seeds=experiment_of(spec.plan.experiment).staging.proof(spec) is None,
         inputs=tuple(InputToMake(dag=dag.name, function=dag.maker) for dag in spec.plan.dags if dag.maker is not None),
         ready_by=services.now() + timedelta(seconds=delivery_limit_s(spec, services.settings)),
     )

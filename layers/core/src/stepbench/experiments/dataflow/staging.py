@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.drivers.registry import build_blobs
 from stepbench.experiments.dataflow.driver import DataflowDriver
-from stepbench.experiments.protocol import Logs, Proof
+from stepbench.experiments.protocol import IN_A_ROW, Logs, Proof
 from stepbench.experiments.trigger.staging import plan, recorded_requests
 from stepbench.records.formats.t4_lines import t4_filter
 from stepbench.records.storage.run_store import logged_requests
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import AnyTrial, TrialSpec
     from stepbench.settings import Settings
 
-__all__ = ["PROOF", "describe_unproven", "driver", "logs", "plan", "where_to_look"]
+__all__ = ["driver", "logs", "plan", "proof"]
 
-PROOF: Proof = "arrivals"
 FUNCTIONS = (
     *("EndDataflow", "RunTask", "RunVideoTask", "RunLearningTask", "RunWriter", "PrepareTarget"),
     *("MakeInput", "MakeVideoInput", "MakeLearningInput"),
@@ -32,14 +31,10 @@ def driver(spec: TrialSpec, settings: Settings, clock: Clock) -> DataflowDriver:
     return DataflowDriver(spec, settings, clock, build_blobs(spec, settings, clock))
 
 
-def describe_unproven(spec: TrialSpec, in_a_row: int) -> str:  # noqa: ARG001
-    """Return the words that executions without tasks did not end."""
-    return f"no {in_a_row} executions of a DAG in a row, without tasks, came to their end"
-
-
-def where_to_look(spec: TrialSpec) -> str:  # noqa: ARG001
-    """Name the machine, and what ends its executions."""
-    return "look at executions of the machine that runs DAGs, and at EndDataflow's log"
+def proof(spec: TrialSpec) -> Proof:  # noqa: ARG001
+    """Return that executions without tasks come to their end."""
+    failed = f"no {IN_A_ROW} executions of a DAG in a row, without tasks, came to their end"
+    return Proof("arrivals", failed, "look at executions of the machine that runs DAGs, and at EndDataflow's log")
 
 
 def logs(trial: AnyTrial) -> Logs:  # noqa: ARG001

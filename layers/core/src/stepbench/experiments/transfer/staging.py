@@ -17,7 +17,7 @@ from stepbench.contracts.transfer.plan import FILES_SEED, MIB, draw_reads, read_
 from stepbench.contracts.transfer.rows import FileRead, TransferItem
 from stepbench.drivers.registry import build_driver as driver
 from stepbench.errors import TargetUnavailableError
-from stepbench.experiments.protocol import Logs, Proof
+from stepbench.experiments.protocol import Logs
 from stepbench.records.formats.second_sources import transfer_filter
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from stepbench.records.storage.trial_table import TrialTable
     from stepbench.services import Services
 
-__all__ = ["PROOF", "describe_unproven", "driver", "logs", "plan", "where_to_look"]
+__all__ = ["driver", "logs", "plan", "proof"]
 
-PROOF: Proof = "files"
 FUNCTIONS = (
     *("RunTransfer", "RefreshSandboxes", "PrepareTarget", "SeedFiles"),
     *("AwaitTarget", "PlanPhase", "AwaitArrivals"),
@@ -105,14 +104,9 @@ def plan(spec: TrialSpec, services: Services) -> PlanPhaseOutput:
     )
 
 
-def describe_unproven(spec: TrialSpec, in_a_row: int) -> str:  # noqa: ARG001
-    """Return the words that files are not there."""
-    return "the files were not there"
-
-
-def where_to_look(spec: TrialSpec) -> str:  # noqa: ARG001
-    """Name who makes the files."""
-    return "look at SeedFiles' log"
+def proof(spec: TrialSpec) -> None:  # noqa: ARG001
+    """Return None: `SeedFiles` has seen each file, for as long as that took."""
+    return
 
 
 def logs(trial: AnyTrial) -> Logs:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.plan import offered_plan
 from stepbench.drivers.registry import build_driver as driver
-from stepbench.experiments.protocol import Logs, Proof
+from stepbench.experiments.protocol import IN_A_ROW, Logs, Proof
 from stepbench.records.formats.t4_lines import is_logged, t4_filter
 from stepbench.records.storage.run_store import logged_requests
 
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from stepbench.records.storage.trial_table import TrialTable
     from stepbench.services import Services
 
-__all__ = ["PROOF", "describe_unproven", "driver", "logs", "plan", "where_to_look"]
+__all__ = ["driver", "logs", "plan", "proof"]
 
-PROOF: Proof = "arrivals"
 RECEIVER, WATCHER = "ReceiveEvents", "WatchChanges"
 FUNCTIONS = (
     "RunWriter",
@@ -41,16 +40,13 @@ def plan(spec: TrialSpec, services: Services) -> PlanPhaseOutput | None:  # noqa
     return None
 
 
-def describe_unproven(spec: TrialSpec, in_a_row: int) -> str:
-    """Return the words that canaries did not come through."""
-    return f"no {in_a_row} canaries in a row came through {spec.plan.target.store}'s trigger"
-
-
-def where_to_look(spec: TrialSpec) -> str:
-    """Name the log of who receives."""
+def proof(spec: TrialSpec) -> Proof:
+    """Return that canaries come through the trigger; if they do not, the log of who receives may say why."""
+    failed = f"no {IN_A_ROW} canaries in a row came through {spec.plan.target.store}'s trigger"
     if spec.plan.pull:
-        return "look at WatchChanges' log, and whether its function reaches the store"
-    return f"look at {spec.offered.receiver}'s log, and whether the store may invoke it"
+        return Proof("arrivals", failed, "look at WatchChanges' log, and whether its function reaches the store")
+    look = f"look at {spec.offered.receiver}'s log, and whether the store may invoke it"
+    return Proof("arrivals", failed, look)
 
 
 def logs(trial: AnyTrial) -> Logs:
