@@ -49,30 +49,25 @@ class OperationsAnalysis(OwnAnalysis):
     """What windows of operations have beyond latencies and counts."""
 
     def window(self, evidence: Evidence, window: MeasuredWindow) -> OperationsResult | None:
-        """Return one window's result."""
-        return operations_result(evidence, window)
-
-
-def operations_result(evidence: Evidence, window: MeasuredWindow) -> OperationsResult | None:
-    """Return one window's result; None of a trial without a workload."""
-    plan, joined = evidence.spec.offered, evidence.joined
-    if plan.workload is None:
-        return None
-    closed = plan.phases[window.phase].closed
-    service = window.sample(window.latency_ms())
-    wall_s = _wall_s(joined, window) if plan.phases[window.phase].offers_number else None
-    return OperationsResult(
-        clients=None if closed is None else closed.clients,
-        kinds=tuple(_kinds(joined, window)),
-        percentiles=percentile_table(service),
-        per_minute=_per_minute(joined, window),
-        wall_s=wall_s,
-        per_wall_s=window.n / wall_s if wall_s else None,
-        retries=int(_extra(joined, "retries", window.scheduled).sum()),
-        generator_share=None if closed is None else _generator_share(joined, window.acknowledged, closed.think_ms),
-        generator_cpu=generator_cpu(evidence, window.phase),
-        connecting=None if plan.workload.reuse else _connecting(joined, window),
-    )
+        """Return one window's result; None of a trial without a workload."""
+        plan, joined = evidence.spec.offered, evidence.joined
+        if plan.workload is None:
+            return None
+        closed = plan.phases[window.phase].closed
+        service = window.sample(window.latency_ms())
+        wall_s = _wall_s(joined, window) if plan.phases[window.phase].offers_number else None
+        return OperationsResult(
+            clients=None if closed is None else closed.clients,
+            kinds=tuple(_kinds(joined, window)),
+            percentiles=percentile_table(service),
+            per_minute=_per_minute(joined, window),
+            wall_s=wall_s,
+            per_wall_s=window.n / wall_s if wall_s else None,
+            retries=int(_extra(joined, "retries", window.scheduled).sum()),
+            generator_share=None if closed is None else _generator_share(joined, window.acknowledged, closed.think_ms),
+            generator_cpu=generator_cpu(evidence, window.phase),
+            connecting=None if plan.workload.reuse else _connecting(joined, window),
+        )
 
 
 def _kinds(joined: Joined, window: MeasuredWindow) -> Iterator[KindResult]:

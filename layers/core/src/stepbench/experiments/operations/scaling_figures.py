@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench import digits
 from stepbench.report import document as doc
@@ -25,8 +24,7 @@ _ROOM = 1.15
 LEFT_OUT = "left out"
 
 
-@dataclass(frozen=True)
-class ScalingFigure:
+class ScalingFigure(NamedTuple):
     """
     It shows one scaling curve; `data` has the chart's names, and `params` the ends of its axes.
 
@@ -39,11 +37,6 @@ class ScalingFigure:
     common: str
     data: dict[str, Columns]
     params: dict[str, Any]
-
-    @property
-    def fitted(self) -> bool:
-        """Return whether a law was fitted."""
-        return self.curve.rate_per_s.value is not None
 
 
 def scaling_figures(summary: RunSummary) -> tuple[ScalingFigure, ...]:
@@ -59,10 +52,10 @@ def scaling_figures(summary: RunSummary) -> tuple[ScalingFigure, ...]:
 
 def _scaling_data(curve: ScalingCurve) -> tuple[dict[str, Columns], dict[str, Any]]:
     """Return what is drawn of a curve, and the ends of its axes."""
-    points: list[DataRow] = []
-    for point in curve.points:
-        kind = LEFT_OUT if point.saturated else "measured"
-        points.append((point.clients, short(point.throughput_per_s), kind, format_kept_runs(point)))
+    points: list[DataRow] = [
+        (each.clients, short(each.throughput_per_s), LEFT_OUT if each.saturated else "measured", format_kept_runs(each))
+        for each in curve.points
+    ]
     law: list[DataRow] = [(short(at), short(per_s), "fitted law") for at, per_s in _law(curve)]
     limit = curve.generator_limit_per_s
     knee = curve.knee_clients.value
@@ -73,7 +66,10 @@ def _scaling_data(curve: ScalingCurve) -> tuple[dict[str, Columns], dict[str, An
         "points": columns((*names, "runs"), points),
         "law": columns(names, law),
         "limit": columns(names, [] if limit is None else [(None, short(limit), LEFT_OUT)]),
-        "knee": columns(("clients", "words"), [] if knee is None else [(short(knee), _knee(knee))]),
+        "knee": columns(
+            ("clients", "words"),
+            [] if knee is None else [(short(knee), f"knee: {digits.counted(round(knee), 'client')}")],
+        ),
     }
     return data, {"top": short(_ROOM * highest), "low": first / _ROOM, "high": last * _ROOM}
 
@@ -94,7 +90,8 @@ def describe_scaling(figure: ScalingFigure) -> str:
     curve, knee = figure.curve, figure.curve.knee_clients
     first, last = curve.points[0], curve.points[-1]
     rates = [f"{digits.rate(point.throughput_per_s)}/s" for point in (first, last)]
-    sentences = [f"From {first.clients} to {_clients(last.clients)}, throughput went from {rates[0]} to {rates[1]}."]
+    clients = digits.counted(last.clients, "client")
+    sentences = [f"From {first.clients} to {clients}, throughput went from {rates[0]} to {rates[1]}."]
     if knee.value is not None:
         at, peak = (
             digits.shown(*each).in_sentence()
@@ -104,10 +101,6 @@ def describe_scaling(figure: ScalingFigure) -> str:
     else:
         sentences.append(f"No knee is shown: {(knee.reason or 'no fit').removeprefix('no knee: ')}.")
     return " ".join([*sentences, *_left_out(curve)])
-
-
-def _knee(clients: float) -> str:
-    return f"knee: {digits.counted(round(clients), 'client')}"
 
 
 def _left_out(curve: ScalingCurve) -> Iterator[str]:
@@ -124,10 +117,6 @@ def _left_out(curve: ScalingCurve) -> Iterator[str]:
 def format_kept_runs(point: ScalingPoint) -> str:
     """Format how many of its runs are in the fit: `2 of 3`."""
     return f"{point.kept_runs} of {len(point.trials)}"
-
-
-def _clients(number: int) -> str:
-    return digits.counted(number, "client")
 
 
 def scaling_sentences(figures: Sequence[ScalingFigure]) -> doc.Sentences:
@@ -155,7 +144,7 @@ def scaling_nodes(figures: Sequence[ScalingFigure]) -> Iterator[doc.Node]:
     )
     yield doc.Heading("Throughput against the number of clients", name="scaling")
     yield doc.Figure((doc.Multiples(charts),), caption, "still")
-    fitted = [each for each in figures if each.fitted]
+    fitted = [each for each in figures if each.curve.rate_per_s.value is not None]
     tables = (*((_law_table(fitted),) if fitted else ()), _points_table(figures))
     yield doc.Fold("The fitted law, and the numbers of the curves", tables)
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.transfer.result import TransferFindings
     from stepbench.contracts.transfer.rows import TransferRow
     from stepbench.costs.standing import Deployment
-    from stepbench.records.storage.trial_table import TrialTable
 
 NOTHING_TRANSFERRED = "NothingMeasuredError"
 _WRITER = "writer#"
@@ -81,12 +80,13 @@ def gather_transfers(stored: Stored) -> TransferEvidence:
     ref = spec.ref
     logged, damaged = read_logged_transfers(ref, runs)
     missing = table.missing_writers(ref.tag)
+    ids = (who.removeprefix(_WRITER) for who in table.beats(ref.tag) if who.startswith(_WRITER))
     reports = (key for key in runs.keys(layout.trial_key(ref, "logs/")) if not key.endswith("/collection.json"))
     return TransferEvidence(
         spec=spec,
         failure=failure,
         rows=read_transfers(ref, runs),
-        begun=frozenset(_begun(table, ref.tag)),
+        begun=frozenset((number, attempt) for _, number, _, attempt in map(layout.attempt_names, ids)),
         missing={number: Failure(error=error, cause=cause) for (_, number, _), (error, cause) in missing.items()},
         logged=logged,
         damaged_lines=damaged,
@@ -98,19 +98,9 @@ def gather_transfers(stored: Stored) -> TransferEvidence:
     )
 
 
-def _begun(table: TrialTable, tag: str) -> set[tuple[int, int]]:
-    """Return the number and the attempt of each process that gave a sign of life."""
-    ids = (who.removeprefix(_WRITER) for who in table.beats(tag) if who.startswith(_WRITER))
-    return {(number, attempt) for _, number, _, attempt in map(layout.attempt_names, ids)}
-
-
 def analyse(stored: Stored) -> TrialResult:
     """Return everything that the report shows of the trial; raises as `gather_transfers` does."""
-    return transfer_result(gather_transfers(stored))
-
-
-def transfer_result(evidence: TransferEvidence) -> TrialResult:
-    """Return everything that the report shows of the trial."""
+    evidence = gather_transfers(stored)
     spec, plan = evidence.spec, evidence.spec.transfer
     rows, again = first_attempts(evidence.rows)
     columns = TransferColumns.of(rows)

@@ -63,8 +63,8 @@ def _spread(reads: Reads) -> Reads:
     """Return a part of each size, evenly over its ranks of time: the extremes are in it, and the shape stays."""
     share = min(1.0, MOST_POINTS / reads.n)
     kept = []
-    for size in np.unique(reads.sizes_mib):
-        places = np.nonzero(reads.sizes_mib == size)[0]
+    for _, cell in reads.sizes():
+        places = np.nonzero(cell)[0]
         ranked = places[np.argsort(reads.seconds[places], kind="stable")]
         kept.append(ranked[_evenly(ranked.size, max(2, round(ranked.size * share)))])
     return reads.take(np.sort(np.concatenate(kept)))
@@ -98,7 +98,8 @@ def _progress(pair: PairName, cells: Mapping[int, Reads]) -> Iterator[ProgressCu
     kinds.setdefault(ranked[-1], "slowest")
     kinds.setdefault(ranked[(len(ranked) - 1) // 2], "median")
     stalled = max(ranked, key=lambda place: float(_gaps_s(cell, place).max()))
-    if _stalls(_gaps_s(cell, stalled)):
+    gaps_s = _gaps_s(cell, stalled)
+    if gaps_s.max() >= max(LEAST_GAP_S, GAP_OVER_PACE * float(np.median(gaps_s))):
         kinds.setdefault(stalled, "stalled")
     order: tuple[ProgressKind, ...] = ("fastest", "median", "slowest", "stalled")
     for place, kind in sorted(kinds.items(), key=lambda each: order.index(each[1])):
@@ -120,10 +121,6 @@ def _gaps_s(cell: Reads, place: int) -> NDArray[np.float64]:
     return found
 
 
-def _stalls(gaps_s: NDArray[np.float64]) -> bool:
-    return bool(gaps_s.max() >= max(LEAST_GAP_S, GAP_OVER_PACE * float(np.median(gaps_s))))
-
-
 def _steps(cell: Reads, place: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return when how many MiB were there, from nothing to the whole file."""
     at_s = cell.columns.marks(place) / 1e9
@@ -139,8 +136,7 @@ def _steps(cell: Reads, place: int) -> tuple[tuple[float, ...], tuple[float, ...
 
 def _hours(pair: PairName, reads: Reads) -> Iterator[HourLevel]:
     logarithms = np.log(reads.rates)
-    for size in np.unique(reads.sizes_mib):
-        cell = reads.sizes_mib == size
+    for _, cell in reads.sizes():
         logarithms[cell] -= logarithms[cell].mean()
     of = (reads.days + _EPOCH_WEEKDAY) % 7 * 24 + reads.hours
     for hour in np.unique(of).tolist():

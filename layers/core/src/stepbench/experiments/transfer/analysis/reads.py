@@ -70,8 +70,7 @@ class Reads:
     def relative(self) -> Floats:
         """Return the logarithm of each rate over the median of its cell."""
         found = np.log(self.rates)
-        for size in np.unique(self.sizes_mib):
-            cell = self.sizes_mib == size
+        for _, cell in self.sizes():
             found[cell] -= np.median(found[cell])
         return found
 
@@ -84,8 +83,7 @@ class Reads:
             Hodges & Lehmann (1962), Annals of Mathematical Statistics 33(2) (ranks after alignment of blocks).
         """
         found = np.empty(self.n)
-        for size in np.unique(self.sizes_mib):
-            cell = self.sizes_mib == size
+        for _, cell in self.sizes():
             found[cell] = (dependence.ranks(self.rates[cell]) - 0.5) / np.count_nonzero(cell)
         return found
 
@@ -122,10 +120,14 @@ class Reads:
         """Return some of them."""
         return Reads(self.columns.take(chosen))
 
+    def sizes(self) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        """Yield each size, the smallest first, and which reads are of it."""
+        for size in np.unique(self.sizes_mib).tolist():
+            yield size, self.sizes_mib == size
+
     def cells(self) -> Iterator[tuple[int, Reads]]:
         """Yield those of each size, the smallest first."""
-        for size in np.unique(self.sizes_mib).tolist():
-            yield size, self.take(self.sizes_mib == size)
+        yield from ((size, self.take(cell)) for size, cell in self.sizes())
 
 
 def pairs_of(columns: TransferColumns) -> Iterator[tuple[PairName, Reads]]:
