@@ -11,8 +11,8 @@ import os
 import sys
 
 from stepbench.contracts.transfer.rows import FileRead
-from stepbench.experiments.transfer.program.bucket import BucketAccess, BucketRead
 from stepbench.experiments.transfer.program.progress import Progress
+from stepbench.experiments.transfer.program.sources import BucketAccess, BucketRead
 from stepbench.experiments.transfer.program.surroundings import peak_memory_bytes
 from stepbench.records.storage.receiver_paths import bucket_place, credentials_of
 

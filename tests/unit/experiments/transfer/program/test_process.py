@@ -341,7 +341,7 @@ def test_an_unforeseen_error_is_a_row_too(server: Server, monkeypatch: pytest.Mo
     def fail(*_: object) -> None:
         raise KeyError
 
-    monkeypatch.setattr("stepbench.experiments.transfer.program.bucket.connect", fail)
+    monkeypatch.setattr("stepbench.experiments.transfer.program.sources.connect", fail)
     (row,) = run(server, transfer_task(file_read(BODY)))
     assert (row.outcome, row.error) == ("failed", "KeyError in the program")
 

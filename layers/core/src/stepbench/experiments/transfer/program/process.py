@@ -11,12 +11,11 @@ import queue
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from stepbench.contracts.transfer.rows import TransferRow, TransferRows
 from stepbench.errors import RecordsLostError, RecordsUnavailableError
-from stepbench.experiments.transfer.program.bucket import BucketAccess, BucketRead
-from stepbench.experiments.transfer.program.folder import FolderRead
 from stepbench.experiments.transfer.program.progress import (
     CANCELLED,
     NO_TIME,
@@ -25,6 +24,7 @@ from stepbench.experiments.transfer.program.progress import (
     is_damage,
     read_error,
 )
+from stepbench.experiments.transfer.program.sources import BucketAccess, BucketRead, FolderRead
 from stepbench.experiments.transfer.program.surroundings import (
     TaskPlace,
     Watcher,
@@ -70,20 +70,21 @@ class Read(Protocol):
         ...
 
 
+@dataclass
 class Sandbox:
     """
     The memory of one sandbox: made when the module is loaded.
 
-    id: no other has it. served: how many processes it has served. place: of a Fargate task.
+    place: of a Fargate task. id: no other has it. served: how many processes it has served.
     """
 
-    def __init__(self, environ: Mapping[str, str], place: TaskPlace = TaskPlace()) -> None:  # noqa: B008 -- immutable
-        self.id = make_sandbox_id()
-        self.served = 0
-        self.environ = environ
-        self.place = place
+    environ: Mapping[str, str]
+    place: TaskPlace = field(default_factory=TaskPlace)
+    id: str = field(default_factory=make_sandbox_id)
+    served: int = 0
 
 
+@dataclass
 class Invocation:
     """
     A sandbox that is to run a process.
@@ -93,11 +94,10 @@ class Invocation:
     ended.
     """
 
-    def __init__(self, sandbox: Sandbox, task: str, ends_s: float | None = None) -> None:
-        self.sandbox = sandbox
-        self.task = task
-        self.ends_s = ends_s
-        self.messages: queue.SimpleQueue[Read | str] = queue.SimpleQueue()
+    sandbox: Sandbox
+    task: str
+    ends_s: float | None = None
+    messages: queue.SimpleQueue[Read | str] = field(default_factory=queue.SimpleQueue)
 
     def stop(self, reason: str) -> None:
         """Have the process end its read, and store what it has."""
@@ -132,7 +132,7 @@ class Process:
         watcher.start()
         try:
             for place, file in enumerate(self._item.reads):
-                row = self._read(place, file)
+                row = self._row(place, file, *self._outcome(file))
                 self.rows.append(row)
                 print_line(transfer_line(self._item.ref.tag, row))
         finally:  # also of a process that fails between two reads
@@ -172,9 +172,6 @@ class Process:
                 endpoint = self._item.endpoint if source == "s3" else ""
                 table = open_table(self._sandbox.environ, BEAT_RETRY)
                 table.set_flag(layout.FILES, layout.damaged_flag(source, endpoint, path), error)
-
-    def _read(self, place: int, file: FileRead) -> TransferRow:
-        return self._row(place, file, *self._outcome(file))
 
     def _outcome(self, file: FileRead) -> tuple[Progress, TransferOutcome, str]:
         """Read a file; return how far that has come, and what became of it."""

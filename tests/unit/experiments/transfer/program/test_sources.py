@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepbench.experiments.transfer.program import folder
+from stepbench.experiments.transfer.program import sources
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,21 +27,21 @@ def file(tmp_path: Path) -> Path:
 def test_a_file_that_was_just_written_is_in_memory(file: Path) -> None:
     """A read of it would measure the memory."""
     with file.open("rb") as opened:
-        assert folder.cached_share(opened.fileno(), PAGES * mmap.PAGESIZE) == 1.0
+        assert sources.cached_share(opened.fileno(), PAGES * mmap.PAGESIZE) == 1.0
 
 
 def test_half_of_a_file_counts_as_half(file: Path) -> None:
     """A sparse file's hole has no page until somebody reads it."""
     with file.open("r+b") as opened:
         opened.truncate(2 * PAGES * mmap.PAGESIZE)
-        assert folder.cached_share(opened.fileno(), 2 * PAGES * mmap.PAGESIZE) == 0.5
+        assert sources.cached_share(opened.fileno(), 2 * PAGES * mmap.PAGESIZE) == 0.5
 
 
 def test_an_empty_file_has_no_share(tmp_path: Path) -> None:
     """There is nothing to divide by."""
     (tmp_path / "empty").touch()
     with (tmp_path / "empty").open("rb") as opened:
-        assert folder.cached_share(opened.fileno(), 0) is None
+        assert sources.cached_share(opened.fileno(), 0) is None
 
 
 def test_of_somebody_elses_file_nothing_is_said(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,13 +49,13 @@ def test_of_somebody_elses_file_nothing_is_said(file: Path, monkeypatch: pytest.
     monkeypatch.setattr(os, "geteuid", lambda: 12_345)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with file.open("rb") as opened:
-        assert folder.cached_share(opened.fileno(), PAGES * mmap.PAGESIZE) is None
+        assert sources.cached_share(opened.fileno(), PAGES * mmap.PAGESIZE) is None
 
 
 def test_what_cannot_be_dropped_is_no_failure() -> None:
     """Not every file system can; `cached_share` tells what came of it."""
     reading, writing = os.pipe()
-    folder.drop_pages(reading)
-    assert folder.cached_share(reading, 4_096) is None
+    sources.drop_pages(reading)
+    assert sources.cached_share(reading, 4_096) is None
     os.close(reading)
     os.close(writing)
