@@ -10,7 +10,7 @@ import pytest
 
 from stepbench.contracts.dataflow.dag import Parameter
 from stepbench.experiments.dataflow.tasks.application import ApplicationError, TaskCall, find_maker, find_task
-from stepbench.experiments.dataflow.tasks.applications.learning.digits import read_idx, write_idx
+from stepbench.experiments.dataflow.tasks.applications.learning.tasks import read_idx, write_idx
 
 SMALL: dict[str, Parameter] = {"components": 20, "trees": 5}
 

@@ -55,7 +55,7 @@ class TaskCall(NamedTuple):
         """
         return number_of(self.parameters, name, default)
 
-    def own_input(self, task: str, *, made_by: str) -> bytes:
+    def own_input(self, task: str, *, maker: str) -> bytes:
         """
         Return the DAG's input, which the task of this name reads.
 
@@ -63,7 +63,7 @@ class TaskCall(NamedTuple):
             ApplicationError: there is none; the message names a maker of such.
         """
         if self.dag_input is None:
-            message = f"{task} reads the DAG's input, and the DAG has none: give it one, made by {made_by}"
+            message = f"{task} reads the DAG's input, and the DAG has none: give it one, made by {maker}"
             raise ApplicationError(message)
         return self.dag_input
 

@@ -12,8 +12,8 @@ As published, with six trainers:
 The first stage gives the training set to the trainers and the test set to the stage named `forest`.
 
 What stands for what was published: the source has the files of NIST and MNIST; ours are the digits that scikit-learn
-ships, enlarged to MNIST's volume. The real files are given by `input.source`, as `idx` reads them. How many components,
-trees and leaves the source has it does not say: ours are parameters.
+ships, enlarged to MNIST's volume. The real files are given by `input.source`, as `tasks.read_idx` reads them. How many
+components, trees and leaves the source has it does not say: ours are parameters.
 
 Source:
     Shankar et al. (2023), section 3.1.2 and figure 3, after Carreira et al. (2018).
@@ -24,11 +24,11 @@ from stepbench.experiments.dataflow.tasks.application_parameters import Choice, 
 
 LIBRARIES = ("numpy", "lightgbm", "sklearn.decomposition")
 TASKS = {
-    "pca": deferred("stepbench.experiments.dataflow.tasks.applications.learning.training:pca"),
-    "train": deferred("stepbench.experiments.dataflow.tasks.applications.learning.training:train"),
-    "forest": deferred("stepbench.experiments.dataflow.tasks.applications.learning.training:forest"),
+    "pca": deferred("stepbench.experiments.dataflow.tasks.applications.learning.tasks:pca"),
+    "train": deferred("stepbench.experiments.dataflow.tasks.applications.learning.tasks:train"),
+    "forest": deferred("stepbench.experiments.dataflow.tasks.applications.learning.tasks:forest"),
 }
-MAKERS = {"digits": deferred("stepbench.experiments.dataflow.tasks.applications.learning.digits:make_digits")}
+MAKERS = {"digits": deferred("stepbench.experiments.dataflow.tasks.applications.learning.tasks:make_digits")}
 PARAMETERS = {
     # Of fewer rows nothing is learnt.
     "digits": {"rows": Number(700, whole=True)},

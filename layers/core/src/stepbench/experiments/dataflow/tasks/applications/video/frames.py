@@ -140,7 +140,7 @@ def split(call: TaskCall) -> TaskAnswer:
     Raises:
         ApplicationError: it has another number of chunks than the DAG has tasks for them, or it is no video.
     """
-    content, chunk_s = call.own_input("video.split", made_by="video.render"), call.number("chunk_s", CHUNK_S)
+    content, chunk_s = call.own_input("video.split", maker="video.render"), call.number("chunk_s", CHUNK_S)
     try:
         with av.open(io.BytesIO(content), "r") as video:
             values = [
