@@ -246,8 +246,8 @@ def test_a_trial_that_is_cancelled_stops_within_a_file(
     scene = Scene(tmp_path, LARGE_MIB, sources=(source,))
     table, shown = scene.memory.services.table, list[str]()
 
-    def beat(_tag: str, who: str, _progress: dict[str, int]) -> None:
-        shown.append(who)
+    def beat(_tag: str, who: str, _progress: dict[str, int], *, ended: bool = False) -> None:
+        shown.extend([who] * (not ended))
         if len(shown) == len(["before the file", "before its first piece", "before its second"]):
             table.set_flag(REF.tag, layout.CANCELLED, "by a test")
 
