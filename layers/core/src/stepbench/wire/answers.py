@@ -131,9 +131,9 @@ if TYPE_CHECKING:
     """Returns what an answer means: the outcome, the store's token for the change, and its code of an error."""
 
 
-class InOrderConnection(ABC, Generic[AnswerT]):
+class AwaitingConnection(ABC):
     """
-    An open connection.
+    An open connection, over which requests await their answers.
 
     Whatever irregular happens ends it: a time-out, an answer that nobody asked for, bytes that are no answer. Every
     request in flight then ends without an answer, and whether it had an effect is unknown.
@@ -141,7 +141,7 @@ class InOrderConnection(ABC, Generic[AnswerT]):
     Args:
         connected: a non-blocking TCP socket; it is closed with this object.
         clock: for the times.
-        answer_s: the longest wait for an answer.
+        answer_s: the longest wait for an answer, of each request.
         tls: after its handshake over this socket, if it is to be spoken.
     """
 
@@ -149,7 +149,6 @@ class InOrderConnection(ABC, Generic[AnswerT]):
         self, connected: socket.socket, clock: Clock, *, answer_s: float = 10.0, tls: TlsSession | None = None
     ) -> None:
         self._clock = clock
-        self._in_flight: deque[tuple[OutgoingBytes, OnAnswer[AnswerT]]] = deque()
         self._socket = ByteSocket(connected, clock, self._arrived, self._lost, tls)
         self._deadline = AnswerDeadline(answer_s, clock, self._find_oldest, self._socket.end)
 
@@ -157,6 +156,37 @@ class InOrderConnection(ABC, Generic[AnswerT]):
     def is_open(self) -> bool:
         """Return whether requests can be sent."""
         return self._socket.is_open
+
+    def close(self) -> None:
+        """Close; requests in flight end without an answer. Safe to call twice."""
+        self._socket.end(CONNECTION_CLOSED)
+
+    def detach(self) -> tuple[socket.socket, TlsSession | None]:
+        """See `ByteSocket.detach`."""
+        self._deadline.stop()
+        return self._socket.detach()
+
+    @abstractmethod
+    def _arrived(self, now_ns: int, data: bytes) -> None:
+        """Take what came in."""
+
+    @abstractmethod
+    def _lost(self, reason: str) -> None:
+        """End all requests in flight, and stop the deadline."""
+
+    @abstractmethod
+    def _find_oldest(self) -> OutgoingBytes | None:
+        """Return the request that has been under way longest, if there is one."""
+
+
+class InOrderConnection(AwaitingConnection, Generic[AnswerT]):
+    """One whose answers come in the order of their requests; arguments as `AwaitingConnection`'s."""
+
+    def __init__(
+        self, connected: socket.socket, clock: Clock, *, answer_s: float = 10.0, tls: TlsSession | None = None
+    ) -> None:
+        self._in_flight: deque[tuple[OutgoingBytes, OnAnswer[AnswerT]]] = deque()
+        super().__init__(connected, clock, answer_s=answer_s, tls=tls)
 
     @property
     def in_flight(self) -> int:
@@ -182,19 +212,6 @@ class InOrderConnection(ABC, Generic[AnswerT]):
         index = next(index for index, (each, _) in enumerate(self._in_flight) if each is outgoing)
         del self._in_flight[index]
         return True
-
-    def close(self) -> None:
-        """Close; requests in flight end without an answer. Safe to call twice."""
-        self._socket.end(CONNECTION_CLOSED)
-
-    def detach(self) -> tuple[socket.socket, TlsSession | None]:
-        """See `ByteSocket.detach`."""
-        self._deadline.stop()
-        return self._socket.detach()
-
-    @abstractmethod
-    def _arrived(self, now_ns: int, data: bytes) -> None:
-        """Take what came in."""
 
     def _find_oldest(self) -> OutgoingBytes | None:
         return self._in_flight[0][0] if self._in_flight else None

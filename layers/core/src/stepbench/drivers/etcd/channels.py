@@ -249,11 +249,7 @@ class ChannelCall:
     """
     `PendingRequest` of one call; where there is no connection when it is due, a task makes one first.
 
-    Args:
-        channel: over which.
-        method: of gRPC.
-        message: serialised.
-        read: what the answer means.
+    `method` is gRPC's, `message` serialised; `read` says what the answer means.
     """
 
     __slots__ = ("_call", "_channel", "_connection", "_done", "_message", "_method", "_read", "_task")

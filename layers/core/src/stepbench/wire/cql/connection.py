@@ -10,13 +10,13 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.model.errors import CONNECTION_CLOSED, GARBAGE, UNASKED, ServerRefusalError, lost_connection
+from stepbench.model.errors import GARBAGE, UNASKED, ServerRefusalError, lost_connection
 from stepbench.wire import cql
-from stepbench.wire.answers import AnswerDeadline, settle
+from stepbench.wire.answers import AwaitingConnection, settle
 from stepbench.wire.connect import dial
 from stepbench.wire.cql import STREAMS, CqlFrame, CqlReader, CqlRequest, MalformedCqlError, Opcode, encode
 from stepbench.wire.cql.answers import CqlError, refusal
-from stepbench.wire.socket import ByteSocket, OutgoingBytes
+from stepbench.wire.socket import OutgoingBytes
 
 if TYPE_CHECKING:
     import socket
@@ -46,45 +46,22 @@ class CqlAnswer(NamedTuple):
     sent: bool = True
 
 
-class _InFlight(NamedTuple):
-    """A request that awaits its answer."""
-
-    outgoing: OutgoingBytes
-    done: OnFrame
-
-
-class CqlConnection:
+class CqlConnection(AwaitingConnection):
     """
-    An open connection.
-
-    Whatever irregular happens ends it: a time-out, an answer that nobody asked for, bytes that are no answer. Every
-    request in flight then ends without an answer, and whether it had an effect is unknown.
+    An open connection; arguments as `AwaitingConnection`'s.
 
     statement_ids: by which its node knows the statements that were prepared over it; set by whoever has prepared them.
-
-    Args:
-        connected: a non-blocking TCP socket; it is closed with this object.
-        clock: for the times.
-        answer_s: the longest wait for an answer, of each request.
-        tls: after its handshake over this socket, if it is to be spoken.
     """
 
     def __init__(
         self, connected: socket.socket, clock: Clock, *, answer_s: float = 10.0, tls: TlsSession | None = None
     ) -> None:
         self.statement_ids: Mapping[str, bytes] = {}
-        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._reader = CqlReader()
-        self._in_flight: dict[int, _InFlight] = {}  # in the order in which they were sent
+        self._in_flight: dict[int, tuple[OutgoingBytes, OnFrame]] = {}  # in the order in which they were sent
         self._last_stream = STREAMS - 1
-        self._socket = ByteSocket(connected, clock, self._arrived, self._lost, tls)
-        self._deadline = AnswerDeadline(answer_s, clock, self._find_oldest, self._socket.end)
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether requests can be sent."""
-        return self._socket.is_open
+        super().__init__(connected, clock, answer_s=answer_s, tls=tls)
 
     def send(self, request: CqlRequest, outgoing: OutgoingBytes, done: OnFrame) -> None:
         """
@@ -97,7 +74,7 @@ class CqlConnection:
             ValueError: 32,768 requests are in flight already.
         """
         stream = self._free_stream()
-        self._in_flight[stream] = _InFlight(outgoing, done)
+        self._in_flight[stream] = outgoing, done
         if not self._deadline.is_set:
             self._deadline.start()
         self._socket.send(encode(request, stream), outgoing)
@@ -106,7 +83,7 @@ class CqlConnection:
         """Take a request back of which the kernel has got nothing; True: that was so, and its `done` is not called."""
         if not self._socket.withdraw(outgoing):
             return False
-        del self._in_flight[next(stream for stream, each in self._in_flight.items() if each.outgoing is outgoing)]
+        del self._in_flight[next(stream for stream, (each, _) in self._in_flight.items() if each is outgoing)]
         return True
 
     def call(self, request: CqlRequest) -> asyncio.Future[CqlAnswer]:
@@ -120,15 +97,6 @@ class CqlConnection:
         self.send(request, outgoing, partial(settle, future, CqlAnswer, outgoing))
         return future
 
-    def close(self) -> None:
-        """Close; requests in flight end without an answer. Safe to call twice."""
-        self._socket.end(CONNECTION_CLOSED)
-
-    def detach(self) -> tuple[socket.socket, TlsSession | None]:
-        """See `ByteSocket.detach`."""
-        self._deadline.stop()
-        return self._socket.detach()
-
     def _free_stream(self) -> int:
         """Return the next free number; the longest free one, so that no late answer is taken for ours."""
         if len(self._in_flight) >= STREAMS:
@@ -141,7 +109,7 @@ class CqlConnection:
         return stream
 
     def _find_oldest(self) -> OutgoingBytes | None:
-        return next((each.outgoing for each in self._in_flight.values()), None)
+        return next((outgoing for outgoing, _ in self._in_flight.values()), None)
 
     def _arrived(self, now_ns: int, data: bytes) -> None:
         try:
@@ -152,11 +120,11 @@ class CqlConnection:
         paired, reason = [], ""  # all before anybody is done, who might send what has had no time to be answered
         for frame in frames:
             waiting = self._in_flight.get(frame.stream)
-            if waiting is None or not waiting.outgoing.t1_ns:
+            if waiting is None or not waiting[0].t1_ns:
                 reason = UNASKED
                 break
             del self._in_flight[frame.stream]
-            paired.append((frame, waiting.done))
+            paired.append((frame, waiting[1]))
         for frame, done in paired:
             done(now_ns, frame, "")
         if reason:
@@ -166,8 +134,8 @@ class CqlConnection:
         now_ns = self._clock.now_ns()
         self._deadline.stop()
         waiting, self._in_flight = self._in_flight, {}
-        for each in waiting.values():
-            each.done(now_ns, NOTHING, reason)
+        for _, done in waiting.values():
+            done(now_ns, NOTHING, reason)
 
 
 ANONYMOUS = ("cassandra", "cassandra")
