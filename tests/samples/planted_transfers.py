@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from stepbench.contracts.transfer.plan import MIB, PUBLISHED_SIZES_MIB
+from stepbench.experiments.transfer.analysis.reads import pairs_of
 from stepbench.records.formats.transfer_columns import ROW_FIELDS, TEXT_FIELDS, UNTOLD, Texts, TransferColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from stepbench.experiments.transfer.analysis.reads import Reads
 
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
@@ -137,3 +140,10 @@ def joined(parts: Sequence[TransferColumns]) -> TransferColumns:
     lengths = np.concatenate([np.diff(part.mib_offsets) for part in parts])
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     return TransferColumns(**columns, mib_ns=np.concatenate([part.mib_ns for part in parts]), mib_offsets=offsets)
+
+
+def drawn_reads(truth: Truth = NOTHING, n: int = 720, seed: int = 1, **simulated: Any) -> Reads:  # noqa: ANN401 -- fields of `Simulation`
+    """Return the measured reads of a month of transfers; from EFS to Lambda, if nothing else is said."""
+    simulation = Simulation(**{"platform": 0, "source": 1, "n": n, "marks": False, **simulated})
+    ((_, reads),) = pairs_of(simulation.draw(truth, np.random.default_rng(seed))[0])
+    return reads.measured

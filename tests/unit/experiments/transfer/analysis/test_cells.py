@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -186,7 +187,7 @@ def test_without_progress_nothing_is_judged() -> None:
     (_, other), *_ = pairs_of(Simulation(0, 0, 20, marks=False).draw(Truth(), np.random.default_rng(1))[0])
     columns = other.columns
     untold = np.full_like(columns.first_byte_ns, -1)
-    found = find_stalls(Reads(type(columns)(**{**vars(columns), "first_byte_ns": untold})))
+    found = find_stalls(Reads(replace(columns, first_byte_ns=untold)))
     assert (found.judged, found.share.value) == (0, None)
 
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.samples.planted_transfers import NOTHING, Simulation, Truth, joined
+from tests.samples.planted_transfers import NOTHING, Simulation, Truth, drawn_reads, joined
 
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.transfer.result import TransferCell, TransferModes
@@ -26,12 +27,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-
-def draw(truth: Truth = NOTHING, n: int = 900, source: int = 0, days: int = 30) -> Reads:
-    """Return a month of transfers to Lambda."""
-    simulation = Simulation(0, source, n, days=days, marks=False)
-    ((_, reads),) = pairs_of(simulation.draw(truth, np.random.default_rng(1))[0])
-    return reads.measured
+draw = partial(drawn_reads, n=900, source=0)
 
 
 def test_sizes_make_most_of_what_rates_from_s3_vary() -> None:
@@ -63,7 +59,7 @@ def test_sandboxes_of_several_transfers_are() -> None:
     sandbox = np.arange(900) // 3
     times = np.where(sandbox % 3 == 0, columns.transfer_ns * 5, columns.transfer_ns)
     texts = type(columns.sandbox)(sandbox, tuple(map(str, range(300))))
-    found = split_variance(Reads(type(columns)(**{**vars(columns), "sandbox": texts, "transfer_ns": times})))
+    found = split_variance(Reads(replace(columns, sandbox=texts, transfer_ns=times)))
     assert found.sandbox.value is not None
     assert found.rest.value is not None
     assert found.sandbox.value / (found.sandbox.value + found.rest.value) == pytest.approx(0.95, abs=0.02)
@@ -79,7 +75,7 @@ def test_rows_that_tell_no_sandbox_say_so() -> None:
     """Those of others: whether each was made by a sandbox of its own nobody knows."""
     columns = draw().columns
     texts = type(columns.sandbox)(np.zeros(900, np.int64), ("",))
-    found = split_variance(Reads(type(columns)(**{**vars(columns), "sandbox": texts})))
+    found = split_variance(Reads(replace(columns, sandbox=texts)))
     assert found.sandbox.reason == "which made which is untold"
 
 
@@ -94,7 +90,7 @@ def compare(
         columns, _ = Simulation(0, source, n, marks=False).draw(NOTHING, rng)
         sandbox = type(columns.sandbox)(np.arange(n), tuple(f"box-{each}" if told else "" for each in range(n)))
         took_ns = (columns.transfer_ns * factors).astype(np.int64)
-        parts.append(dataclasses.replace(columns, sandbox=sandbox, transfer_ns=took_ns))
+        parts.append(replace(columns, sandbox=sandbox, transfer_ns=took_ns))
     return list(compare_sandboxes(list(pairs_of(joined(parts)))))
 
 

@@ -1,23 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
-from tests.samples.planted_transfers import NOTHING, Simulation, Truth
+from tests.samples.planted_transfers import Truth, drawn_reads
 
 from stepbench.contracts.transfer.result import TransferDependence
 from stepbench.experiments.transfer.analysis import modes
 from stepbench.experiments.transfer.analysis.levels import depend_on_hour, find_changes
 from stepbench.experiments.transfer.analysis.modes import LEAST_READS, find_modes, find_steady
-from stepbench.experiments.transfer.analysis.reads import Reads, pairs_of
+from stepbench.experiments.transfer.analysis.reads import Reads
 
 LEVEL = 0.005
 NO_HOURS = TransferDependence(levels=())
-
-
-def draw(truth: Truth = NOTHING, n: int = 900, seed: int = 1, source: int = 1) -> Reads:
-    """Return a month of transfers to Fargate."""
-    ((_, reads),) = pairs_of(Simulation(1, source, n, marks=False).draw(truth, np.random.default_rng(seed))[0])
-    return reads.measured
+draw = partial(drawn_reads, n=900, platform=1)
 
 
 def cells(reads: Reads) -> list[Reads]:
@@ -69,7 +67,7 @@ def test_the_first_read_of_each_sandbox_counts() -> None:
     reads = draw(n=100)
     columns = reads.columns
     texts = type(columns.sandbox)(np.arange(100) % 10, tuple(map(str, range(10))))
-    shared = Reads(type(columns)(**{**vars(columns), "sandbox": texts}))
+    shared = Reads(replace(columns, sandbox=texts))
     chosen = find_steady(shared, (), NO_HOURS).choose(shared)
     assert chosen.columns.number.tolist() == list(range(10))
 
