@@ -28,7 +28,7 @@ from stepbench.contracts.transfer.result import (
     TransferVariance,
 )
 from stepbench.experiments.transfer.analysis.chart_data import transfer_chart_data
-from stepbench.experiments.transfer.report.words import TransferView
+from stepbench.experiments.transfer.words import TransferView
 from stepbench.records.formats.transfer_columns import TransferColumns
 
 if TYPE_CHECKING:

@@ -34,9 +34,9 @@ from stepbench.experiments.protocol import (
 from stepbench.experiments.registry import experiment_of
 from stepbench.experiments.transfer import files as transfer_files
 from stepbench.experiments.transfer import offering as transfer_offering
+from stepbench.experiments.transfer import report as transfer_report
 from stepbench.experiments.transfer import staging as transfer_staging
 from stepbench.experiments.transfer import trial as transfer_trial
-from stepbench.experiments.transfer.report import section as transfer_report
 from stepbench.experiments.trigger import offering as trigger_offering
 from stepbench.experiments.trigger import report as trigger_report
 from stepbench.experiments.trigger import staging as trigger_staging

@@ -13,8 +13,8 @@ from stepbench import digits
 from stepbench.errors import printable
 from stepbench.experiments.registry import experiments
 from stepbench.experiments.report.headline import headline_tables
-from stepbench.experiments.transfer.report.section import brief_findings
-from stepbench.experiments.transfer.report.words import describe_span
+from stepbench.experiments.transfer.report import brief_findings
+from stepbench.experiments.transfer.words import describe_span
 from stepbench.report.caveats import caveat_groups, describe_conditions
 from stepbench.report.costs import cost_sentences
 from stepbench.report.document import Sentence, Sentences, Span, Table, plain, sentence_case

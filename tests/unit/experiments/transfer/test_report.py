@@ -24,7 +24,7 @@ from stepbench.digits import NBSP
 from stepbench.experiments.report.dataset_page import render_dataset
 from stepbench.experiments.report.headline import headline_lines
 from stepbench.experiments.report.page import render_page
-from stepbench.experiments.transfer.report import words as transfer_words
+from stepbench.experiments.transfer import words as transfer_words
 from stepbench.report.figures import specifications
 from stepbench.report.run import state_of
 from stepbench_tools.printing import render_dataset_markdown, render_markdown

@@ -104,7 +104,7 @@ def _published(plan: str) -> tuple[PublishedTransfer, ...]:
 def report_dataset(options: argparse.Namespace) -> int:
     """Analyse a dataset over a span, and write its page, or print it in another form."""
     from stepbench.experiments.report.dataset_page import render_dataset
-    from stepbench.experiments.transfer.report.words import describe_stand_ins
+    from stepbench.experiments.transfer.words import describe_stand_ins
     from stepbench.records.storage import layout
     from stepbench.records.storage.transfers import Span
     from stepbench_tools.local.datasets import analyse_dataset

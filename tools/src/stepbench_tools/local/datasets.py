@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.transfer.plan import PublishedTransfer
     from stepbench.contracts.transfer.rows import TransferRow
-    from stepbench.experiments.transfer.report.words import TransferView
+    from stepbench.experiments.transfer.words import TransferView
     from stepbench.records.storage.transfers import Span
 
 

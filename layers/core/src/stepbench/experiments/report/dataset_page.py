@@ -9,8 +9,8 @@ from stepbench import digits
 from stepbench.experiments.report.page import render_document
 from stepbench.experiments.transfer.analysis.chart_data import transfer_chart_data
 from stepbench.experiments.transfer.analysis.findings import find_transfers
-from stepbench.experiments.transfer.report.section import transfer_section
-from stepbench.experiments.transfer.report.words import NAMES, TransferView, describe_span
+from stepbench.experiments.transfer.report import transfer_section
+from stepbench.experiments.transfer.words import NAMES, TransferView, describe_span
 from stepbench.records.storage.transfer_datasets import columns_of, stand_ins_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ class _Transfer:
     staging = Deferred[Staging]("stepbench.experiments.transfer:staging")
     analyse = Deferred[Analyse]("stepbench.experiments.transfer.trial:analyse")
     export = Deferred[Export]("stepbench.experiments.transfer.files:export")
-    report = Deferred[Report]("stepbench.experiments.transfer.report:section")
+    report = Deferred[Report]("stepbench.experiments.transfer:report")
 
 
 experiment: Experiment = _Transfer()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.experiments.protocol import nothing
-from stepbench.experiments.transfer.report import figures, tables, words
-from stepbench.experiments.transfer.report.words import CAVEATS, TransferView, pair_name, read_cells
+from stepbench.experiments.transfer import figures, tables, words
+from stepbench.experiments.transfer.words import CAVEATS, TransferView, pair_name, read_cells
 from stepbench.report import document as doc
 from stepbench.report.numbers import trials_of
 

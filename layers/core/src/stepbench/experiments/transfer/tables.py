@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.measures import Estimate
-from stepbench.experiments.transfer.report import words
-from stepbench.experiments.transfer.report.words import CAVEATS, pair_name, read_cells
+from stepbench.experiments.transfer import words
+from stepbench.experiments.transfer.words import CAVEATS, pair_name, read_cells
 from stepbench.report import document as doc
 from stepbench.report import numbers
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.transfer.plan import PublishedTransfer
     from stepbench.contracts.transfer.result import TransferCell, TransferFindings
-    from stepbench.experiments.transfer.report.words import TransferView
+    from stepbench.experiments.transfer.words import TransferView
 
 ANSWERED_MIB = 500
 """The answers are about files of this size, or the next smaller one."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stepbench import digits
 from stepbench.contracts.transfer.plan import PLATFORMS, SOURCES
 from stepbench.contracts.transfer.result import HourLevel, ProgressCurve, TransferCurve
-from stepbench.experiments.transfer.report.words import NAMES, WEEKDAYS, name_of
+from stepbench.experiments.transfer.words import NAMES, WEEKDAYS, name_of
 from stepbench.report import document as doc
 from stepbench.report.figures import Drawing
 from stepbench.report.run import columns, short
@@ -17,7 +17,7 @@ from stepbench.report.run import columns, short
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.experiments.transfer.report.words import TransferView
+    from stepbench.experiments.transfer.words import TransferView
     from stepbench.report.run import Columns, Row
 
 _ENTRY_PX, _LETTER_PX = 50, 7

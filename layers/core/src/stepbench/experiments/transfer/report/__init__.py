@@ -1,1 +1,0 @@
-"""The section on transfers: sentences, figures, and the page of a dataset."""
