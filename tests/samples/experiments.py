@@ -25,10 +25,10 @@ from tests.samples.results import (
 from stepbench.analysis.application import trigger_shares
 from stepbench.contracts.chart_data import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StepSpan, WindowSpan
 from stepbench.contracts.cost import Cost
-from stepbench.contracts.findings import ChangePoint, Comparison, Modality
+from stepbench.contracts.findings import ChangePoint, Clock, Comparison, Modality
 from stepbench.contracts.measures import Estimate, WindowResult
 from stepbench.contracts.plan import Application
-from stepbench.contracts.result import Clock, TrialResult
+from stepbench.contracts.result import TrialResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

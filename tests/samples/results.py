@@ -17,10 +17,10 @@ from stepbench.analysis.clock_check import clock_checks
 from stepbench.contracts.chart_data import EcdfCurve, PhaseSpan, SeriesPoint, WindowSample
 from stepbench.contracts.cost import Cost
 from stepbench.contracts.documents import Failure, Manifest
-from stepbench.contracts.findings import Replication
+from stepbench.contracts.findings import Clock, Replication
 from stepbench.contracts.measures import Estimate, Latency, WindowResult
 from stepbench.contracts.plan import TrialPlan, TrialSpec
-from stepbench.contracts.result import Accounting, Caveat, Clock, Invocations, RunSummary, TrialResult, TrialSummary
+from stepbench.contracts.result import Accounting, Caveat, Invocations, RunSummary, TrialResult, TrialSummary
 from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.contracts.thresholds import DEFAULTS
 from stepbench.experiments.report.headline import headline_tables

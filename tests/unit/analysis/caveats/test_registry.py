@@ -10,8 +10,8 @@ from tests.samples.records import t4_item
 
 from stepbench.analysis.caveats.windows import find_short_windows
 from stepbench.analysis.findings import Findings
+from stepbench.contracts.findings import Clock
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.result import Clock
 from stepbench.errors import AccountingError
 from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT

@@ -7,7 +7,8 @@ from typing import Any
 from tests.samples.results import accounting, sample_facts, sample_window, trial_summary
 
 from stepbench.contracts.documents import Failure
-from stepbench.contracts.result import Caveat, Clock, RunSummary, TrialSummary
+from stepbench.contracts.findings import Clock
+from stepbench.contracts.result import Caveat, RunSummary, TrialSummary
 from stepbench.report.summary import summarise
 from stepbench_tools.rehearsal.judges import Deletion, Judgement, Rehearsal, judge_all
 

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.chart_data import WindowSample
+    from stepbench.contracts.findings import Clock
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.result import Clock, TrialResult
+    from stepbench.contracts.result import TrialResult
 
 STATISTIC = "a single statistic"
 MEASURES: tuple[Literal["latency_ms", "after_ack_ms"], ...] = ("latency_ms", "after_ack_ms")

@@ -16,7 +16,8 @@ import numpy as np
 from stepbench.analysis.latency import NS_PER_MS, after_ack
 from stepbench.contracts.chart_data import WindowSample
 from stepbench.contracts.experiment import measure_of
-from stepbench.contracts.result import Caveat, Clock
+from stepbench.contracts.findings import Clock
+from stepbench.contracts.result import Caveat
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.digits import counted
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow.report import DataflowChartData
     from stepbench.contracts.dataflow.result import DataflowFindings
     from stepbench.contracts.documents import Failure
-    from stepbench.contracts.findings import StoppedPhase
+    from stepbench.contracts.findings import Clock, StoppedPhase
     from stepbench.contracts.measures import OperationsResult, WindowResult
-    from stepbench.contracts.result import Accounting, Caveat, Clock
+    from stepbench.contracts.result import Accounting, Caveat
 
 
 class OwnUsage(NamedTuple):

@@ -162,3 +162,11 @@ class SlowSpells(Contract):
     def matter(self) -> bool:
         """Return whether the machine may have made tails of its own: nothing but a single preemption does not."""
         return self.share >= (LEAST_SHARE if self.spells > 1 else LEAST_OF_ONE)
+
+
+class Clock(Contract):
+    """Receiver clock minus writer clock, with its error bound; None where unmeasured."""
+
+    offset_ms: float | None
+    bound_ms: float | None
+    text: str = ""

@@ -29,6 +29,7 @@ from stepbench.contracts.documents import Failure
 from stepbench.contracts.experiment import ExperimentName
 from stepbench.contracts.findings import (
     ChangePoint,
+    Clock,
     Comparison,
     FoundRate,
     Modality,
@@ -139,14 +140,6 @@ class Accounting(Contract):
     malformed: int = Field(default=0, ge=0)
     canaries: int = Field(default=0, ge=0)
     awaited: bool = Field(default=True, description="Whether what is acknowledged has to arrive: not of operations.")
-
-
-class Clock(Contract):
-    """Receiver clock minus writer clock, with its error bound; None where unmeasured."""
-
-    offset_ms: float | None
-    bound_ms: float | None
-    text: str = ""
 
 
 class Invocations(Contract):

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from stepbench.analysis.thresholds import judge
 from stepbench.contracts.cost import Cost
 from stepbench.contracts.documents import EndedServer, Failure
-from stepbench.contracts.result import SUMMARY_SCHEMA, Caveat, Clock, RunSummary, TrialResult, TrialSummary
+from stepbench.contracts.findings import Clock
+from stepbench.contracts.result import SUMMARY_SCHEMA, Caveat, RunSummary, TrialResult, TrialSummary
 from stepbench.errors import ServerEndedError
 from stepbench.report.run import state_of
 

@@ -12,8 +12,8 @@ from stepbench.analysis.error_words import find_remedies
 from stepbench.analysis.functions import summarise_functions
 from stepbench.analysis.outcomes import name_errors
 from stepbench.contracts.documents import Failure, Served
-from stepbench.contracts.findings import SlowSpells
-from stepbench.contracts.result import Accounting, Caveat, Clock, TrialResult, TrialSummary
+from stepbench.contracts.findings import Clock, SlowSpells
+from stepbench.contracts.result import Accounting, Caveat, TrialResult, TrialSummary
 from stepbench.contracts.transfer.plan import MIB
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.digits import counted

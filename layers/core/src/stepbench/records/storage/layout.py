@@ -45,11 +45,8 @@ T4_SHARDS = 16
 
 # --- results bucket ------------------------------------------------------------------------------------------
 
-
 DATASETS = "datasets/"
 """What the keys of all datasets begin with; locally a folder beside the runs'."""
-
-
 RUNS = "runs/"
 
 
@@ -186,19 +183,12 @@ def malformed_fallback_key(store: str, t4_ns: int, request_id: str, index: int) 
 
 # --- results table: partition keys ---------------------------------------------------------------------------
 
-
 LEASES_PK = "leases"
 """All leases; sort key = target (such as `s3#bucket-name`). One partition, so that the sweeper needs no scan."""
-
-
 LEFT_PK = "left"
 """What trials that had lost their lease left in a target that another trial held; sort key = `left_sk`."""
-
-
 HOLDERS = "holders"
 """In place of a trial's tag: the last signs of life of runs that have held a target, since a lease leaves no trace."""
-
-
 LOAD_HOSTS = "load-hosts"
 """In place of a trial's tag: signs of life of load hosts themselves, which take writers of any trial."""
 
