@@ -210,12 +210,7 @@ def start_server(  # noqa: PLR0913 -- as `spawn` and `wait_until` take them
     cwd: Path | None = None,
     user: str | None = None,
 ) -> int:
-    """
-    Start a server as `spawn` does, and wait as `wait_until` until it serves; return its pid.
-
-    Raises:
-        LocalEnvironmentError: it did not come up. It has ended then, as after whatever else ends the waiting.
-    """
+    """Return the pid of a server, started as by `spawn`, that serves; whatever ends the waiting before ends it, too."""
     pid = spawn(argv, log=log, env=env, cwd=cwd, user=user)
     try:
         wait_until(what, serves, timeout_s=timeout_s, pid=pid, log=log)

@@ -26,37 +26,23 @@ from pathlib import Path
 from typing import Any
 
 _NEXT = "/2018-06-01/runtime/invocation/next"
-_ANSWER = re.compile(r"/2018-06-01/runtime/(?:invocation/(?P<request>[^/]+)/(?P<kind>response|error)|init/error)")
-
-
-@dataclass(frozen=True)
-class Event:
-    """The event of one invocation, with the headers that go with it."""
-
-    request_id: str
-    payload: bytes
-    headers: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A sandbox has answered; `request_id` is empty where it could not start."""
-
-    request_id: str
-    payload: bytes
-    is_error: bool
+_ANSWER = re.compile(r"/2018-06-01/runtime/(?:invocation/[^/]+/(?P<kind>response|error)|init/error)")
 
 
 class RuntimeApi(ThreadingHTTPServer):
-    """The server of one sandbox, on loopback: it takes `events`, gives `replies`, and is `ready` once it asks."""
+    """
+    The server of one sandbox, on loopback, which is `ready` once it asks.
+
+    It takes `events` with their headers, None for no more, and gives `replies`, each with whether it is an error.
+    """
 
     daemon_threads = True
     block_on_close = False
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self.replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[tuple[bytes, dict[str, str]] | None] = queue.SimpleQueue()
+        self.replies: queue.SimpleQueue[tuple[bytes, bool]] = queue.SimpleQueue()
         self.ready = threading.Event()
         self.address = f"127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, daemon=True, name=f"runtime-api-{self.address}").start()
@@ -90,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
         if event is None:
             self.close_connection = True
             return
-        self._answer(HTTPStatus.OK, event.payload, {"Lambda-Runtime-Aws-Request-Id": event.request_id, **event.headers})
+        self._answer(HTTPStatus.OK, *event)
 
     def do_POST(self) -> None:
         """Take an answer, or an error, also of the start."""
@@ -99,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None:
             self._answer(HTTPStatus.NOT_FOUND)
             return
-        self.server.replies.put(Reply(found["request"] or "", body, is_error=found["kind"] != "response"))
+        self.server.replies.put((body, found["kind"] != "response"))
         self._answer(HTTPStatus.ACCEPTED)
 
     def _answer(self, status: HTTPStatus, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
@@ -200,10 +186,6 @@ class Sandbox:
         """Return nothing: the Runtime API is ours."""
         return ""
 
-    def get_logs(self) -> str:
-        """Return what was printed since the last invocation."""
-        return self._printed()
-
     def start(self, env_vars: dict[str, Any]) -> None:
         """Start the process and wait until it asks for an event; an error at import is raised as LocalStack's."""
         code = str(self._config.code.get_unzipped_code_location())
@@ -235,7 +217,7 @@ class Sandbox:
         )
         while not self._api.ready.wait(_POLL_S):
             with contextlib.suppress(queue.Empty):
-                error: bytes = self._api.replies.get_nowait().payload
+                error, _ = self._api.replies.get_nowait()
                 self._end_process()
                 return error
             if process.poll() is not None:
@@ -272,6 +254,7 @@ class Sandbox:
     def _exchange(self, request_id: str, payload: dict[str, str]) -> tuple[bytes, bool]:
         deadline_s = time.time() + self._config.timeout
         headers = {
+            "Lambda-Runtime-Aws-Request-Id": request_id,
             "Lambda-Runtime-Deadline-Ms": str(int(deadline_s * 1_000)),
             "Lambda-Runtime-Invoked-Function-Arn": payload["invoked-function-arn"],
             # There is no X-Ray here, and its SDK takes long to import.
@@ -281,11 +264,10 @@ class Sandbox:
         process = self._process
         if process is None:
             return self._died(request_id, -signal.SIGKILL), True  # `stop` came first
-        self._api.events.put(Event(request_id, payload["payload"].encode(), headers))
+        self._api.events.put((payload["payload"].encode(), headers))
         while (left_s := deadline_s - time.time()) > 0:
             with contextlib.suppress(queue.Empty):
-                reply = self._api.replies.get(timeout=min(left_s, _POLL_S))
-                return reply.payload, reply.is_error
+                return self._api.replies.get(timeout=min(left_s, _POLL_S))
             if process.poll() is not None:
                 return self._died(request_id, process.returncode), True
         self._end_process()
@@ -297,7 +279,7 @@ class Sandbox:
         said = f"exit status {code}" if code >= 0 else f"signal: {signal.Signals(-code).name}"
         return _error(EXITED, f"RequestId: {request_id} Error: Runtime exited with error: {said}")
 
-    def _printed(self) -> str:
+    def get_logs(self) -> str:
         """Return what was printed since the last time; a file keeps it, so that nothing waits for a reader."""
         if self._output.closed:  # by `stop`
             return ""
@@ -310,7 +292,7 @@ class Sandbox:
         parts, version = self._sandboxes.parts, self.function_version.id.qualifier
         peak_mb = parts.peak_memory_mb(self._process.pid if self._process else None)
         report = parts.Report(took_ms, init_ms, self._config.memory_size, peak_mb)
-        log: str = parts.invocation_log(request_id, version, self._printed(), report)
+        log: str = parts.invocation_log(request_id, version, self.get_logs(), report)
         return log
 
 
