@@ -1,8 +1,7 @@
 """Task `AwaitTurn`: a run joins the queue; its execution waits for its turn."""
 
 from stepbench.contracts.runs import AwaitTurnInput
-from stepbench.observability import observed
-from stepbench.services import stage_handler
+from stepbench.services import observed_handler
 from stepbench.stages.await_turn import await_turn
 
-handler = observed(stage_handler(await_turn, AwaitTurnInput))
+handler = observed_handler(await_turn, AwaitTurnInput)

@@ -2,8 +2,7 @@
 
 import stepbench.compiled  # noqa: F401 -- first: it says for which machine the layers were built
 from stepbench.contracts.custom_resource import BootstrapDsqlInput
-from stepbench.observability import observed
-from stepbench.services import stage_handler
+from stepbench.services import observed_handler
 from stepbench.stages.bootstrap_dsql import bootstrap_dsql
 
-handler = observed(stage_handler(bootstrap_dsql, BootstrapDsqlInput))
+handler = observed_handler(bootstrap_dsql, BootstrapDsqlInput)

@@ -1,8 +1,7 @@
 """Task `RefreshSandboxes`: have the next transfer in Lambda begin in a new sandbox."""
 
 from stepbench.contracts.transfer.rows import RefreshSandboxesInput
-from stepbench.observability import observed
-from stepbench.services import stage_handler
+from stepbench.services import observed_handler
 from stepbench.stages.refresh_sandboxes import refresh_sandboxes
 
-handler = observed(stage_handler(refresh_sandboxes, RefreshSandboxesInput))
+handler = observed_handler(refresh_sandboxes, RefreshSandboxesInput)

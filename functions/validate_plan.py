@@ -2,8 +2,7 @@
 
 import stepbench.compiled  # noqa: F401 -- first: it says for which machine the layers were built
 from stepbench.contracts.runs import ValidatePlanInput
-from stepbench.observability import observed
-from stepbench.services import stage_handler
+from stepbench.services import observed_handler
 from stepbench.stages.validate_plan import validate_plan
 
-handler = observed(stage_handler(validate_plan, ValidatePlanInput))
+handler = observed_handler(validate_plan, ValidatePlanInput)

@@ -113,8 +113,8 @@ def test_handlers_are_thin_and_only_measured_ones_are_undecorated(name: str) -> 
         assert (handler.name, handler.decorator_list, len(handler.body) <= 4) == ("handler", [], True)
         assert module in UNDECORATED
     else:
-        made = f"stage_handler({module}, {name}Input)"
-        assert ast.unparse(handler) == f"handler = {made if module in UNDECORATED else f'observed({made})'}"
+        made_by = "stage_handler" if module in UNDECORATED else "observed_handler"
+        assert ast.unparse(handler) == f"handler = {made_by}({module}, {name}Input)"
 
 
 @pytest.mark.parametrize("receiver", ["check_clock", "end_dataflow", "receive_events"])

@@ -165,7 +165,7 @@ def _traces() -> Iterator[Call]:
 
 
 def _quotas() -> Iterator[Call]:
-    """Yield what is asked of an account alone, which an emulator is not: stages/guards.py."""
+    """Yield what is asked of an account alone, which an emulator is not: stages/validate_plan.py."""
     lambda_page = f"{_DOCS}lambda/latest/api/API_GetAccountSettings.html"
     table_page = f"{_DOCS}amazondynamodb/latest/APIReference/API_DescribeLimits.html"
     quota_page = f"{_DOCS}servicequotas/2019-06-24/apireference/API_ListServiceQuotas.html"
@@ -296,7 +296,7 @@ def _failures(roles: Roles) -> Iterator[Call]:
     mapping = f"arn:aws:lambda:{REGION}:{ACCOUNT}:event-source-mapping:1234"
     function = {"lambda:FunctionArn": roles.arn("ReceiveEventsFunction")}
     yield Call("PrepareTargetFunction", "lambda:DeleteEventSourceMapping", mapping, why, function)
-    why = "the target is held: PrepareTarget asks whether the holder's execution is over: stages/leftovers.py"
+    why = "the target is held: PrepareTarget asks whether the holder's execution is over: stages/tear_down_target.py"
     execution = f"arn:aws:states:{REGION}:{ACCOUNT}:execution:{roles.stack}-Trial:run"
     yield Call("PrepareTargetFunction", "states:DescribeExecution", execution, why)
 

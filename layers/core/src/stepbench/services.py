@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stepbench.contracts.plan import TrialRef
+    from stepbench.observability import Handler as ObservedHandler
 
     Handler = Callable[[dict[str, Any], object], dict[str, Any]]
 
@@ -125,3 +126,10 @@ def stage_handler(stage: Callable[[Task, Services], BaseModel], input_model: typ
             raise short from None
 
     return handler
+
+
+def observed_handler(stage: Callable[[Task, Services], BaseModel], input_model: type[Task]) -> ObservedHandler:
+    """Return the handler of a stage that measures nothing: as `stage_handler` makes it, with log context and trace."""
+    from stepbench.observability import observed  # noqa: PLC0415 -- writers start without it
+
+    return observed(stage_handler(stage, input_model))

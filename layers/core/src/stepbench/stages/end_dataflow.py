@@ -15,7 +15,7 @@ from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
 from stepbench.errors import TargetUnavailableError
 from stepbench.experiments.dataflow.tasks.sandbox import open_task_place
 from stepbench.records.formats.t4 import Entry, pack
-from stepbench.stages.receive_events import open_receiver, read_clock
+from stepbench.stages.receive_events import item_fields, open_receiver, read_clock
 from stepbench.workload.topology import all_objects, object_key
 
 if TYPE_CHECKING:
@@ -82,19 +82,9 @@ def end_dataflow(task: EndDataflowInput, sandbox: EndSandbox, t4_ns: int, reques
 
 
 def _record_arrival(event: EventId, receiver: Receiver, t4_ns: int, request_id: str, *, cold: bool) -> None:
-    memory = receiver.sandbox
     entry = Entry(event.phase, event.attempt, event.writer, event.slice, 0, event.sequence, t4_ns, 0)
-    item = {
-        "n": 1,
-        "entries": pack([entry]),
-        "sandbox": memory.id,
-        "cold": cold,
-        "init_ns": memory.init_ns,
-        "batch": 1,
-        "source": "receiver",
-        "t3_resolution_ns": 0,
-        "ignored": 0,
-    }
+    fields = item_fields(receiver.sandbox, 1, 0, cold=cold)
+    item = {"n": 1, "entries": pack([entry]), **fields, "ignored": 0}
     receiver.store.put(event.tag, request_id, t4_ns, item)
 
 

@@ -146,20 +146,25 @@ def _put(
 
 def _items(delivery: PackedDelivery, sandbox: Sandbox, *, cold: bool) -> dict[str, dict[str, Any]]:
     """Return the items by the tags of trials."""
-    of_all = {
-        "sandbox": sandbox.id,
-        "cold": cold,
-        "init_ns": sandbox.init_ns,
-        "batch": delivery.batch,
-        "source": "receiver",
-        "t3_resolution_ns": T3_RESOLUTION_NS[delivery.store],
-    }
+    of_all = item_fields(sandbox, delivery.batch, T3_RESOLUTION_NS[delivery.store], cold=cold)
     items = {}
     for tag, (count, entries, tokens, ignored) in delivery.shares.items():
         items[tag] = {"n": count, "entries": entries, **of_all, "ignored": ignored}
         if tokens:
             items[tag]["tokens"] = tokens
     return items
+
+
+def item_fields(sandbox: Sandbox, batch: int, t3_resolution_ns: int, *, cold: bool) -> dict[str, Any]:
+    """Return what all t4 items of an invocation have in common."""
+    return {
+        "sandbox": sandbox.id,
+        "cold": cold,
+        "init_ns": sandbox.init_ns,
+        "batch": batch,
+        "source": "receiver",
+        "t3_resolution_ns": t3_resolution_ns,
+    }
 
 
 def read_clock(tags: Iterable[str], t4_ns: int, receiver: Receiver) -> None:
