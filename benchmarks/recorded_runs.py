@@ -23,7 +23,7 @@ from stepbench.analysis.regressions import find_regressions
 from stepbench.analysis.run_series import run_numbers, series_of_runs
 from stepbench.contracts.regressions import DetectorSettings, RunSeries
 from stepbench.contracts.result import RunSummary
-from stepbench.stats.noise import Noise, location
+from stepbench.stats.level_shift import Noise, location
 
 if TYPE_CHECKING:
     from stepbench.contracts.regressions import SeriesRun

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stepbench.analysis.series_detector import LONGEST, SeriesDetector
-from stepbench.stats.noise import Noise
+from stepbench.stats.level_shift import Noise
 from stepbench.stats.over_runs import MIN_RUNS
 
 SMALLEST = math.log(1.05)

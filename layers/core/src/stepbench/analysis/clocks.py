@@ -59,9 +59,10 @@ def measure_clock(evidence: Evidence) -> Clock:
         missing = " and ".join(f"{role}s" for role in _ROLES if not sides[role])
         return Clock(offset_ms=None, bound_ms=None, text=f"offset unmeasured: no reading from {missing}")
     offset_ms, bound_ms = (each_ns / NS_PER_MS for each_ns in offset)
+    sandboxes = {role: len({c.sandbox for c in evidence.clocks if c.role == role}) for role in _ROLES}
     text = (
         f"receivers' clocks minus writers' clocks: {offset_ms:+.3f} ms ± {bound_ms:.3f} ms, for every pair of "
-        f"{' and '.join(counted(_count_sandboxes(evidence, role), role) for role in ('receiver', 'writer'))}; "
+        f"{' and '.join(counted(sandboxes[role], role) for role in ('receiver', 'writer'))}; "
         "latencies that end at t4 are not corrected by it"
     )
     return Clock(offset_ms=offset_ms, bound_ms=bound_ms, text=text)
@@ -178,10 +179,6 @@ def find_other_sandboxes(evidence: Evidence, _findings: Findings) -> Iterator[Ca
         text = f"{other} of {of} {'was' if other == 1 else 'were'} not received by the sandbox that wrote them."
         remedy = "Compare clocks by the other events only, or run the trial again: Lambda had replaced the sandbox."
         yield Caveat(kind="other_sandbox", text=text, remedy=remedy)
-
-
-def _count_sandboxes(evidence: Evidence, role: str) -> int:
-    return len({sample.sandbox for sample in evidence.clocks if sample.role == role})
 
 
 def _sample(evidence: Evidence, window: MeasuredWindow, same: NDArray[np.bool_] | None) -> WindowSample:

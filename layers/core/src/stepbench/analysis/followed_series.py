@@ -9,13 +9,13 @@ from stepbench import digits
 from stepbench.analysis.series_detector import SPIKE, SeriesDetector, suspicion_for, threshold_for
 from stepbench.contracts.measures import FELL_BEHIND
 from stepbench.contracts.regressions import NamedRun, Shift
-from stepbench.stats.noise import location
+from stepbench.stats.level_shift import location
 from stepbench.stats.over_runs import log_interval
 
 if TYPE_CHECKING:
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.regressions import DetectorSettings, RunSeries, Series, SeriesFinding, SeriesRun
-    from stepbench.stats.noise import Noise
+    from stepbench.stats.level_shift import Noise
 
 
 class Followed(NamedTuple):

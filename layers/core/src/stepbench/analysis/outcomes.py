@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -26,28 +26,15 @@ if TYPE_CHECKING:
     from stepbench.records.join.joined import Joined
 
 
-class _OutcomeCaveat(NamedTuple):
-    kind: Literal["failed_outcomes", "unknown_outcomes"]
-    ended: str
-    meaning: str
-
-
 _NAMED = 3
 """So many errors are named in a caveat; the page has all."""
 _OUTAGE_NS, _TIMES_USUAL = NS_PER_S, 10
 """A time without an acknowledgement is worth a sentence from a second on, and from ten times the usual one."""
-_CAVEATS: dict[Outcome, _OutcomeCaveat] = {
-    Outcome.FAILED: _OutcomeCaveat(
-        kind="failed_outcomes",
-        ended="failed",
-        meaning="",
-    ),
-    Outcome.UNKNOWN: _OutcomeCaveat(
-        kind="unknown_outcomes",
-        ended="got no answer",
-        meaning="Nobody knows whether they happened. ",
-    ),
+_CAVEATS: dict[Outcome, tuple[Literal["failed_outcomes", "unknown_outcomes"], str, str]] = {
+    Outcome.FAILED: ("failed_outcomes", "failed", ""),
+    Outcome.UNKNOWN: ("unknown_outcomes", "got no answer", "Nobody knows whether they happened. "),
 }
+"""Kind, what is said of their end, and what that means."""
 
 
 def count_errors(joined: Joined, events: NDArray[np.int64]) -> dict[str, int]:

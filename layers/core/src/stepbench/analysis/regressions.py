@@ -28,8 +28,7 @@ from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import TELLING, DetectorSettings, NamedRun, Regressions, SeriesFinding
 from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
-from stepbench.stats.level_shift import find_drift, least_decided
-from stepbench.stats.noise import location
+from stepbench.stats.level_shift import find_drift, least_decided, location
 from stepbench.stats.over_runs import MIN_RUNS, log_interval
 
 if TYPE_CHECKING:
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.series_detector import Change, SeriesDetector, Window
     from stepbench.contracts.regressions import RunSeries, Series, SeriesVerdict
-    from stepbench.stats.level_shift import Drift
-    from stepbench.stats.noise import Noise
+    from stepbench.stats.level_shift import Drift, Noise
 
 FALSE_ALARMS_PER_100_RUNS = {"normal": 0.03, "spikes": 0.035, "AR(1)": 0.075, "two modes": 0.02}
 """Measured by `benchmarks/regressions.py` on series without a change (`benchmarks/results/regressions.json`)."""
@@ -50,14 +48,11 @@ _DRIFT_BEFORE = 10
 
 def describe_false_alarms(settings: DetectorSettings) -> str:
     """Return the detector's measured rate of false alarms, to stand beside every verdict; it is of the defaults."""
-    usual = DetectorSettings()
-    if (settings.min_effect, settings.false_alarms_per_100_runs) != (
-        usual.min_effect,
-        usual.false_alarms_per_100_runs,
-    ):
+    usual, allowed = DetectorSettings(), settings.false_alarms_per_100_runs
+    if (settings.min_effect, allowed) != (usual.min_effect, usual.false_alarms_per_100_runs):
         return (
-            f"{settings.false_alarms_per_100_runs:g} false alarms per 100 runs are allowed. How many there are has "
-            f"been measured with the defaults alone; docs/regressions.md."
+            f"{allowed:g} false alarms per 100 runs are allowed. How many there are has been measured with the "
+            "defaults alone; docs/regressions.md."
         )
     kinds = ", ".join(f"{rate:g} ({kind})" for kind, rate in FALSE_ALARMS_PER_100_RUNS.items())
     return (
@@ -87,6 +82,7 @@ def find_regressions(
     has = {value.series.group for value in given.runs[-1].values}
     behind = _newly_behind(given)
     missing = tuple(dict.fromkeys(series.group for series in wanted if series.group not in has))
+    regressed = any(each.verdict in {"regression", "drift"} for each in findings)
     return Regressions(
         plan=given.plan,
         last_run=given.runs[-1].run_id,
@@ -94,10 +90,7 @@ def find_regressions(
         settings=settings,
         findings=findings,
         confirm=given.runs[-1].confirms is None and any(each.verdict == "suspected" for each in findings),
-        passed=not missing
-        and not behind
-        and bool(has)
-        and not any(each.verdict in {"regression", "drift"} for each in findings),
+        passed=bool(has) and not (missing or behind or regressed),
         not_comparable=tuple(not_comparable),
         missing=missing,
         behind=behind,
@@ -126,19 +119,11 @@ def series_names(given: RunSeries) -> list[Series]:
 def _check(given: RunSeries, settings: DetectorSettings) -> None:
     if not given.runs:
         raise PlanError([Problem(path="runs", value="[]", message="there is no run", remedy="Run the plan first.")])
+    remedy = "Name a run of the plan that is still kept."
     named = settings.baseline.run_id if isinstance(settings.baseline, NamedRun) else None
     if named is not None and named not in {run.run_id for run in given.runs}:
         message = f"is none of the {len(given.runs)} comparable runs of {given.plan}"
-        raise PlanError(
-            [
-                Problem(
-                    path="baseline",
-                    value=f'"{named}"',
-                    message=message,
-                    remedy="Name a run of the plan that is still kept.",
-                )
-            ]
-        )
+        raise PlanError([Problem(path="baseline", value=f'"{named}"', message=message, remedy=remedy)])
 
 
 class _Standing(NamedTuple):
@@ -164,11 +149,8 @@ def _find(followed: Followed, given: RunSeries, settings: DetectorSettings) -> S
             return _too_few(followed, 0 if known is None else known.runs, baseline.size, gone)
         known = change.window.noise
     reported = change is not None and change.reported_at == len(detector.values) - 1 and detector.changes[-1] is change
-    standing = (
-        _standing(followed, change, reported=reported)
-        if change and (detector.accepted is not None or reported)
-        else None
-    )
+    changed = change is not None and (detector.accepted is not None or reported)
+    standing = _standing(followed, change, reported=reported) if change and changed else None
     ratio = None if standing is None else _ratio(standing, followed.sign)
     before = max(baseline.size, STEPS[-1])  # a young level grows with its runs
     needed = _runs_to_decide(detector, known, before)

@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from stepbench.stats.level_shift import NONE, Evidence, estimate_change, find_evidence, weigh_levels
-from stepbench.stats.noise import Noise, location, scale
+from stepbench.stats.level_shift import (
+    NONE,
+    Evidence,
+    Noise,
+    estimate_change,
+    find_evidence,
+    location,
+    scale,
+    weigh_levels,
+)
 from stepbench.stats.over_runs import MIN_RUNS
 
 if TYPE_CHECKING:

@@ -164,19 +164,18 @@ def _estimate(threshold: Threshold, window: WindowResult, *, completes: bool) ->
 
 
 def _errors(threshold: Threshold, counts: Accounting | KindResult | WindowResult, incomplete: int = 0) -> Estimate:
-    sent = counts.sent
-    if sent == 0:
-        return Estimate(value=None, reason=NOTHING_SENT)
-    errors = counts.failed + counts.unknown + incomplete
-    return Estimate(value=errors / sent if threshold.quantity == "share" else errors)
+    return _counted(threshold, counts.failed + counts.unknown + incomplete, counts.sent, NOTHING_SENT)
 
 
 def _unsent(threshold: Threshold, counts: Accounting | WindowResult) -> Estimate:
     """Return how many events that were due were not sent, or which share."""
-    due = counts.sent + counts.unsent
-    if due == 0:
-        return Estimate(value=None, reason=NOTHING_DUE)
-    return Estimate(value=counts.unsent / due if threshold.quantity == "share" else counts.unsent)
+    return _counted(threshold, counts.unsent, counts.sent + counts.unsent, NOTHING_DUE)
+
+
+def _counted(threshold: Threshold, count: int, of: int, nothing: str) -> Estimate:
+    if of == 0:
+        return Estimate(value=None, reason=nothing)
+    return Estimate(value=count / of if threshold.quantity == "share" else count)
 
 
 def _throughput(threshold: Threshold, window: WindowResult) -> Estimate:

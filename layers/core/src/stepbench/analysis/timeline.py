@@ -16,7 +16,7 @@ from stepbench.analysis.latency import as_ms, collect, latency_of
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.chart_data import PhaseSpan, SeriesPoint, StallSpan, StepSpan, WindowSpan
 from stepbench.model.request import Outcome
-from stepbench.stats.quantiles import BySecond, by_second
+from stepbench.stats.quantiles import by_second
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,49 +57,22 @@ class _Seconds(NamedTuple):
         return np.bincount(self.second[which], minlength=self.whole)
 
 
-class _Counts(NamedTuple):
-    """It counts the events of some seconds, by second."""
-
-    offered: list[int]
-    acknowledged: list[int]
-    not_matching: list[int]
-    watch_gap: list[int]
-    arrived: list[int]
-    quantiles: BySecond
-
-    @classmethod
-    def from_parts(cls, parts: Sequence[_Seconds], measure: Measure) -> _Counts:
-        """Count the events of parts that lie in the same seconds."""
-        whole = parts[0].whole
-        counts = np.zeros((5, whole), np.int64)
-        values_ms, second = [np.empty(0)], [np.empty(0, np.int64)]
-        for part in parts:
-            own, timed = part.events, part.events.timed
-            ok, held_back = own.outcome == Outcome.OK, ~own.matching
-            for row, which in enumerate((own.offered, ok, ok & held_back, ok & ~held_back & ~timed, own.arrived)):
-                counts[row] += part.chosen(which)
-            values_ms.append(as_ms(collect(measure, [(own, timed)], int(np.count_nonzero(timed)))))
-            second.append(part.second[timed])
-        quantiles = by_second(np.concatenate(values_ms), np.concatenate(second), whole)
-        return cls._make([*counts.tolist(), quantiles])
-
-
 def phase_spans(evidence: Evidence) -> tuple[PhaseSpan, ...]:
     """Return where the planned phases lie."""
-    zero_ns = _zero_ns(evidence)
-    return tuple(
-        PhaseSpan(
-            name=evidence.spec.offered.phases[phase].name,
-            measured=evidence.spec.offered.phases[phase].measured,
-            from_s=(start_ns - zero_ns) / NS_PER_S,
-            to_s=(start_ns - zero_ns) / NS_PER_S + evidence.records.offered_s(phase),
-            steps=_step_spans(evidence.spec.offered.phases[phase], evidence.records.offered_s(phase)),
-            windows=tuple(
-                WindowSpan(name=window.name, from_s=window.from_s, to_s=window.to_s)
-                for window in evidence.spec.offered.phases[phase].all_windows(evidence.records.offered_s(phase))
-            ),
-        )
-        for phase, start_ns in sorted(evidence.records.starts_ns.items())
+    return tuple(_phase_span(evidence, phase) for phase in sorted(evidence.records.starts_ns))
+
+
+def _phase_span(evidence: Evidence, number: int) -> PhaseSpan:
+    phase, offered_s = evidence.spec.offered.phases[number], evidence.records.offered_s(number)
+    from_s = (evidence.records.starts_ns[number] - _zero_ns(evidence)) / NS_PER_S
+    windows = (WindowSpan(name=each.name, from_s=each.from_s, to_s=each.to_s) for each in phase.all_windows(offered_s))
+    return PhaseSpan(
+        name=phase.name,
+        measured=phase.measured,
+        from_s=from_s,
+        to_s=from_s + offered_s,
+        steps=_step_spans(phase, offered_s),
+        windows=tuple(windows),
     )
 
 
@@ -144,29 +117,40 @@ def _step_spans(phase: Phase, offered_s: float) -> tuple[StepSpan, ...]:
 
 def _phase_points(evidence: Evidence, phase: int, zero_ns: int) -> Iterator[SeriesPoint]:
     start_ns, measure = evidence.records.starts_ns[phase], latency_of(evidence.spec.offered)
+    planned = evidence.spec.offered.phases[phase]
     # One more than the length: rounding may put the last t0 on the end itself.
-    seconds = math.floor(evidence.spec.offered.phases[phase].length_s) + 1
+    seconds = math.floor(planned.length_s) + 1
     begin_s = (start_ns - zero_ns) / NS_PER_S
     for first, parts in _by_seconds(evidence.joined, phase, start_ns, seconds):
         if parts:
-            yield from _points(
-                evidence.spec.offered.phases[phase].name, begin_s, first, _Counts.from_parts(parts, measure)
-            )
+            yield from _points(planned.name, begin_s + first, parts, measure)
 
 
-def _points(phase: str, begin_s: float, first: int, counts: _Counts) -> Iterator[SeriesPoint]:
-    for at in (at for at, offered in enumerate(counts.offered) if offered):
+def _points(phase: str, begin_s: float, parts: Sequence[_Seconds], measure: Measure) -> Iterator[SeriesPoint]:
+    """Yield the points of parts that lie in the same seconds."""
+    counts = np.zeros((5, parts[0].whole), np.int64)
+    values_ms, second = [np.empty(0)], [np.empty(0, np.int64)]
+    for part in parts:
+        own, timed = part.events, part.events.timed
+        ok, held_back = own.outcome == Outcome.OK, ~own.matching
+        for row, which in enumerate((own.offered, ok, ok & held_back, ok & ~held_back & ~timed, own.arrived)):
+            counts[row] += part.chosen(which)
+        values_ms.append(as_ms(collect(measure, [(own, timed)], int(np.count_nonzero(timed)))))
+        second.append(part.second[timed])
+    quantiles = by_second(np.concatenate(values_ms), np.concatenate(second), parts[0].whole)
+    for at in np.nonzero(counts[0])[0].tolist():
+        offered, acknowledged, not_matching, watch_gap, arrived = counts[:, at].tolist()
         yield SeriesPoint(
-            second=begin_s + first + at,
+            second=begin_s + at,
             phase=phase,
-            offered=counts.offered[at],
-            acknowledged=counts.acknowledged[at],
-            not_matching=counts.not_matching[at],
-            watch_gap=counts.watch_gap[at],
-            arrived=counts.arrived[at],
-            p50_ms=_finite(counts.quantiles.p50[at]),
-            p90_ms=_finite(counts.quantiles.p90[at]),
-            max_ms=_finite(counts.quantiles.largest[at]),
+            offered=offered,
+            acknowledged=acknowledged,
+            not_matching=not_matching,
+            watch_gap=watch_gap,
+            arrived=arrived,
+            p50_ms=_finite(quantiles.p50[at]),
+            p90_ms=_finite(quantiles.p90[at]),
+            max_ms=_finite(quantiles.largest[at]),
         )
 
 

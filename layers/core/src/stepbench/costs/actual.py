@@ -39,7 +39,11 @@ _LABELS: tuple[tuple[Part, str], ...] = (
     ("load", "writers"),
     ("control", "other functions"),
 )
-_TRIGGER, _LOAD = frozenset({"ReceiveEvents", "WatchChanges", "CheckClock"}), frozenset({"RunWriter", "RunTransfer"})
+_PARTS: dict[str, Part] = {
+    **dict.fromkeys(("ReceiveEvents", "WatchChanges", "CheckClock"), "trigger"),
+    **dict.fromkeys(("RunWriter", "RunTransfer"), "load"),
+}
+"""Of functions; all others are `control`."""
 LATER = "CollectLogs, AnalyseTrial, ExportRecords and TearDownTarget, whose log lines come after the trial's were read"
 ANOTHER_RUN = "another run used the same functions meanwhile"
 """It may be another team's, of which nothing is shown, its name neither."""
@@ -116,7 +120,7 @@ def function_amounts(functions: Sequence[FunctionUsage], *, arm64: bool) -> Iter
     """Yield requests and duration: of what a trigger invokes, of writers, of all other functions together."""
     duration = prices.LAMBDA_ARM_GB_S if arm64 else prices.LAMBDA_GB_S
     for part, label in _LABELS:
-        found = [each for each in functions if _part(each.name) == part]
+        found = [each for each in functions if _PARTS.get(each.name, "control") == part]
         scaled = ", ".join(f"{each.name} x {each.scale:.3g}" for each in found if each.scale != 1)
         note = f"from a sample of the log lines: {scaled}" if scaled else ""
         names = ", ".join(sorted(each.name for each in found))
@@ -126,12 +130,6 @@ def function_amounts(functions: Sequence[FunctionUsage], *, arm64: bool) -> Iter
         ):
             own = price._replace(item=f"{price.item}, {label}", part=part)
             yield line(own, quantity, "; ".join(filter(None, (names, note if price is duration else ""))))
-
-
-def _part(function: str) -> Part:
-    if function in _TRIGGER:
-        return "trigger"
-    return "load" if function in _LOAD else "control"
 
 
 def _amounts(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[Amount]:

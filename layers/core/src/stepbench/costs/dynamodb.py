@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.capacity import Capacity
     from stepbench.contracts.plan import TrialPlan
-    from stepbench.contracts.workload import Workload
     from stepbench.costs.prices import Amount, Offered, Stretch
 
 ATTRIBUTE_NAMES_BYTES = 20
@@ -51,11 +50,11 @@ def dynamodb_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
     asked = [trial.target.capacity, *(phase.scale.capacity for phase in trial.phases if phase.scale)]
     provisioned = [c for c in asked if isinstance(c, ProvisionedCapacity | AutoscaledCapacity)]
     on_demand = [capacity for capacity in asked if isinstance(capacity, OnDemandCapacity)]
-    reads, written = _used_units(trial, offered.number + offered.canaries, _records(trial))
+    reads, written = _used_units(trial, offered.number + offered.canaries)
     return (
         line(prices.DYNAMODB_WRITE, written if on_demand else 0),
         line(prices.DYNAMODB_TARGET_READ, reads if on_demand else 0),
-        line(prices.DYNAMODB_PROVISIONED_WRITE, offered.hours * max(map(_most_write_units, provisioned), default=0)),
+        line(prices.DYNAMODB_PROVISIONED_WRITE, offered.hours * max(map(most_write_units, provisioned), default=0)),
         line(prices.DYNAMODB_PROVISIONED_READ, offered.hours * max((c.read_units for c in provisioned), default=0)),
         line(prices.DYNAMODB_WARM_WRITE, max(map(_warmed_units, asked)), "charged once, as an hour of such capacity"),
     )
@@ -80,7 +79,7 @@ def _counted_lines(trial: TrialPlan, stretches: Sequence[Stretch]) -> tuple[Amou
     for place, (capacity, number, hours) in enumerate(stretches):
         match capacity:
             case OnDemandCapacity():
-                used = _used_units(trial, number, 0 if place else _records(trial))
+                used = _used_units(trial, number, preloaded=not place)
                 reads, written = reads + used[0], written + used[1]
             case ProvisionedCapacity(write_units=units) | AutoscaledCapacity(min_write_units=units):
                 write_hours, read_hours = write_hours + hours * units, read_hours + hours * capacity.read_units
@@ -94,20 +93,20 @@ def _counted_lines(trial: TrialPlan, stretches: Sequence[Stretch]) -> tuple[Amou
     )
 
 
-def _records(trial: TrialPlan) -> int:
-    return trial.workload.records if trial.workload else 0
-
-
-def _used_units(trial: TrialPlan, offered: int, records: int) -> tuple[float, float]:
-    """Return the read and write units of everything that is offered, of which so many are a workload's records."""
-    if trial.workload is None:
+def _used_units(trial: TrialPlan, offered: int, *, preloaded: bool = True) -> tuple[float, float]:
+    """Return the read and write units of everything that is offered; a workload's records among it, if preloaded."""
+    workload = trial.workload
+    if workload is None:
         return 0, offered * blob_write_units(trial)
+    records, size = workload.records if preloaded else 0, record_bytes(workload)
     count = max(0, offered - records)
-    written = count * _write_units(trial.workload) + records * _insert_units(trial.workload)
-    return count * _read_units(trial.workload), written
+    reads = share(workload, READS) * math.ceil(size / READ_BYTES) * EVENTUALLY_CONSISTENT
+    insert = math.ceil(size / WRITE_BYTES)  # an update is billed as the whole item
+    return count * reads, count * (share(workload, WRITES) * insert) + records * insert
 
 
-def _most_write_units(capacity: ProvisionedCapacity | AutoscaledCapacity) -> int:
+def most_write_units(capacity: ProvisionedCapacity | AutoscaledCapacity) -> int:
+    """Return the write units that a table is given at most."""
     return capacity.write_units if isinstance(capacity, ProvisionedCapacity) else capacity.max_write_units
 
 
@@ -115,18 +114,3 @@ def _warmed_units(capacity: Capacity) -> int:
     """Return the write units by which a table is warmed beyond what it takes anyway."""
     warm_units = capacity.warm_write_units if isinstance(capacity, OnDemandCapacity) else None
     return max(0, (warm_units or 0) - WARM_WRITE_UNITS)
-
-
-def _read_units(workload: Workload) -> float:
-    """Return the read units of an operation, on average; reads are eventually consistent."""
-    return share(workload, READS) * math.ceil(record_bytes(workload) / READ_BYTES) * EVENTUALLY_CONSISTENT
-
-
-def _write_units(workload: Workload) -> float:
-    """Return the write units of an operation, on average: an update is billed as the whole item."""
-    return share(workload, WRITES) * _insert_units(workload)
-
-
-def _insert_units(workload: Workload) -> int:
-    """Return the write units of one record's insertion."""
-    return math.ceil(record_bytes(workload) / WRITE_BYTES)

@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.capacity import AutoscaledCapacity, Capacity, OnDemandCapacity, ProvisionedCapacity
+from stepbench.contracts.capacity import AutoscaledCapacity, ProvisionedCapacity
 from stepbench.contracts.experiment import measure_of
 from stepbench.contracts.phase import MAX_PRECISION_CHECKS
 from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.costs import prices
 from stepbench.costs.assumptions import events, load_s, offered_s, share_needed
-from stepbench.costs.dynamodb import blob_write_units, dynamodb_lines
+from stepbench.costs.dynamodb import blob_write_units, dynamodb_lines, most_write_units
 from stepbench.costs.prices import Offered, bill, line
 from stepbench.costs.stores import aurora_lines, dsql_lines, elasticache_lines
 from stepbench.costs.transitions import Visits, trial_transitions
@@ -244,14 +244,6 @@ def provisioned_units(trial: AnyTrial) -> int | None:
     """Return the most write units that a trial's table is given; None if it is paid by request all the time."""
     if not isinstance(trial.target, DynamoDbTarget):
         return None
-    asked: list[Capacity] = [trial.target.capacity, *(phase.scale.capacity for phase in trial.phases if phase.scale)]
-    found = [_write_units(capacity) for capacity in asked if not isinstance(capacity, OnDemandCapacity)]
-    return max(found, default=None)
-
-
-def _write_units(capacity: Capacity) -> int:
-    match capacity:
-        case ProvisionedCapacity(write_units=units) | AutoscaledCapacity(max_write_units=units):
-            return units
-        case _:
-            return 0
+    asked = (trial.target.capacity, *(phase.scale.capacity for phase in trial.phases if phase.scale))
+    provisioned = (each for each in asked if isinstance(each, ProvisionedCapacity | AutoscaledCapacity))
+    return max(map(most_write_units, provisioned), default=None)

@@ -29,8 +29,6 @@ from stepbench.costs import prices
 from stepbench.costs.prices import READS, REWRITES, WRITES, line, operated, record_bytes, share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stepbench.contracts.plan import TrialPlan
     from stepbench.contracts.workload import Workload
     from stepbench.costs.prices import Amount, Offered
@@ -120,7 +118,7 @@ def dsql_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
 def operation_dpu(workload: Workload, *, regions: int = 1) -> float:
     """Return the units of the mix's mean operation. `regions`: how many hold the data and bill what is written."""
     mix = workload.mix
-    return sum(mix.weights[kind] * _DPU[kind](workload, regions) for kind in sorted(mix.kinds)) / mix.total
+    return sum(mix.weights[kind] * _dpu(kind, workload, regions) for kind in sorted(mix.kinds)) / mix.total
 
 
 def preloading_dpu(workload: Workload, records: int, *, regions: int = 1) -> float:
@@ -135,32 +133,14 @@ def _row_bytes(workload: Workload) -> int:
     return max(row, LEAST_ROW_BYTES)
 
 
-def _read_dpu(workload: Workload, _regions: int, rows: int = 1) -> float:
-    return COMPUTE_DPU + max(rows * _row_bytes(workload), LEAST_READ_BYTES) * READ_DPU_PER_BYTE
-
-
-def _write_dpu(workload: Workload, regions: int) -> float:
-    """A write reads first: the row's key where it is new, all of the row where it was there before."""
+def _dpu(kind: Kind, workload: Workload, regions: int) -> float:
+    """Return an operation's units. A write reads first: the row's key where it is new, or all of the row."""
+    rows = workload.scan_rows if kind is Kind.SCAN else 1
+    read = COMPUTE_DPU + max(rows * _row_bytes(workload), LEAST_READ_BYTES) * READ_DPU_PER_BYTE
     written = max(_row_bytes(workload), LEAST_WRITTEN_BYTES) * WRITE_DPU_PER_BYTE
-    return _read_dpu(workload, regions) + written * regions
-
-
-def _read_and_write_dpu(workload: Workload, regions: int) -> float:
-    return _read_dpu(workload, regions) + _write_dpu(workload, regions)
-
-
-def _scan_dpu(workload: Workload, regions: int) -> float:
-    return _read_dpu(workload, regions, workload.scan_rows)
-
-
-_DPU: dict[Kind, Callable[[Workload, int], float]] = {
-    Kind.READ: _read_dpu,
-    Kind.INSERT: _write_dpu,
-    Kind.OVERWRITE: _write_dpu,
-    Kind.UPDATE: _write_dpu,
-    Kind.READ_MODIFY_WRITE: _read_and_write_dpu,
-    Kind.SCAN: _scan_dpu,
-}
+    if kind is Kind.READ_MODIFY_WRITE:
+        return read + (read + written * regions)
+    return read + written * regions if kind in WRITES else read
 
 
 ECPU_BYTES, ECPU_OF_PRODUCT = 1_024, 12

@@ -5,6 +5,11 @@ The logarithm of a generalised likelihood ratio over the last runs: the best cha
 show, against none, under the noise that earlier runs have shown. It is reduced for what estimation and autocorrelation
 take from it, so that one threshold serves all windows.
 
+That noise is how far runs of one level lie apart. All values are logarithms, so that a distance is a ratio. Runs of one
+setting are seldom normal: now and then one is far off, or they fall into two modes. Whoever takes such noise for normal
+takes the noise for a change, so the density is estimated from the runs themselves, and what has been seen before is no
+surprise when it comes again.
+
 Source:
     Lai (1998), IEEE Transactions on Information Theory 44(7) (generalised likelihood ratios over windows of limited
     length); Siegmund & Venkatraman (1995), Annals of Statistics 23(1) (level before the change estimated).
@@ -13,17 +18,138 @@ Source:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from stepbench.stats.noise import location
 from stepbench.stats.over_runs import MIN_RUNS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from stepbench.stats.noise import Noise
+OUTLIER = 3.5
+"""Scales from the location; what lies further away is no part of the core."""
+LEAST_SCALE = 1e-4
+"""Of logarithms: runs of 0.01 % apart are rounding, and a scale of 0 would make everything significant."""
+_BANDWIDTH, _BANDWIDTH_OUTLIER = 0.5, 1.0
+_NORMAL_SHARE = 0.5
+"""The core is half a normal density, half the kernels': the tails of few kernels end too soon."""
+_LAGS = (1.0, 0.5, 0.25)
+_UNSEEN, _UNSEEN_SCALE = 0.02, 6.0
+_GRID = np.linspace(-30, 30, 241)
+
+
+def location(values: NDArray[np.float64]) -> float:
+    """
+    Return the median of the means of all pairs, those far outside left out; of two modes it lies between them.
+
+    Source:
+        Hodges & Lehmann (1963), Annals of Mathematical Statistics 34(2).
+    """
+    middle = np.median(values)
+    core = values[np.abs(values - middle) <= OUTLIER * scale(values - middle)]
+    one, other = _pairs(core.size)
+    return float(np.median((core[one] + core[other]) / 2))
+
+
+def scale(residuals: NDArray[np.float64]) -> float:
+    """
+    Return the standard deviation of the core: that of those within 3.5 of it, begun with the median deviation.
+
+    Source:
+        Hampel (1974), Journal of the American Statistical Association 69 (median deviation, rejection beyond 3.5).
+    """
+    away = np.abs(residuals)
+    found = 1.4826 * float(np.median(away)) * (1 + 0.8 / residuals.size)
+    if found == 0:
+        found = float(residuals.std())
+    for _ in range(3):
+        core = residuals[away < OUTLIER * found]
+        if core.size > 1:
+            found = 1.01 * float(core.std(ddof=1))
+    return max(found, LEAST_SCALE)
+
+
+class Noise:
+    """
+    The noise of a series of runs about its level.
+
+    The density mixes kernels about the residuals (wider about outliers), a normal one for the core, and a wide one for
+    what has not been seen so far.
+
+    Source:
+        Silverman (1986), Density Estimation, sections 2.4 and 5.3 (kernels, wider where there are few); Good (1953),
+        Biometrika 40 (the probability of what is unseen).
+    """
+
+    def __init__(self, residuals: NDArray[np.float64]) -> None:
+        self.runs = residuals.size
+        self.scale = scale(residuals)
+        self._z = residuals / self.scale
+
+    def log_density(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the logarithm of the density at distances from the level, in scales."""
+        return np.interp(z, _GRID, self._log_density)
+
+    @cached_property
+    def correlation(self) -> float:
+        """
+        Return the correlation of neighbours, at least 0; outliers are left out.
+
+        The larger of two estimates, since too small a one makes evidence of nothing: from neighbours alone, and from
+        three lags, weighted as a correlation of 0.5 would have them.
+
+        Source:
+            Kendall (1954), Biometrika 41 (the bias).
+        """
+        core = np.where(np.abs(self._z) <= OUTLIER, self._z, 0.0)
+        power = float(core @ core)
+        if power == 0:
+            return 0.0
+        lags = [float(core[lag:] @ core[:-lag]) / power for lag in range(1, len(_LAGS) + 1)]
+        weighted = sum(weight * lag for weight, lag in zip(_LAGS, lags, strict=True)) / sum(each**2 for each in _LAGS)
+        found = max(lags[0], weighted)
+        found += (1 + 4 * found) / self.runs
+        return min(max(found, 0.0), 0.95)
+
+    def inflation(self, runs: int) -> float:
+        """
+        Return by how much autocorrelation widens the variance of the mean of so many runs.
+
+        Source:
+            Johnson & Bagshaw (1974), Technometrics 16(1).
+        """
+        lags = np.arange(1, runs)
+        return 1 + 2 * float(((1 - lags / runs) * self.correlation**lags).sum())
+
+    @cached_property
+    def _log_density(self) -> NDArray[np.float64]:
+        core = np.abs(self._z) <= OUTLIER
+        within, outside = self._z[core], self._z[~core]
+        share = outside.size / self.runs
+        shrunk = within * math.sqrt(1 - _BANDWIDTH**2)  # kernels widen what they smooth
+        density = (1 - share) * (
+            _NORMAL_SHARE * _kernels(np.zeros(1), 1.0) + (1 - _NORMAL_SHARE) * _kernels(shrunk, _BANDWIDTH)
+        )
+        if outside.size:
+            density += share * _kernels(outside, _BANDWIDTH_OUTLIER)
+        unseen = 1 / (math.pi * _UNSEEN_SCALE * (1 + (_GRID / _UNSEEN_SCALE) ** 2))
+        return np.log((1 - _UNSEEN) * density + _UNSEEN * unseen)
+
+
+def _kernels(centres: NDArray[np.float64], width: float) -> NDArray[np.float64]:
+    """Return the mean of normal densities about centres, over the grid."""
+    z = (_GRID[:, None] - centres) / width
+    density: NDArray[np.float64] = (np.exp(-0.5 * z**2) / (width * math.sqrt(2 * math.pi))).mean(axis=1)
+    return density
+
+
+@lru_cache(maxsize=256)
+def _pairs(n: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    one, other = np.triu_indices(n)
+    return one, other
+
 
 Shape = Literal["step", "ramp"]
 _STEPS = np.concatenate([np.linspace(0, 6, 25), np.linspace(6.5, 20, 28)])
