@@ -112,7 +112,7 @@ class Api:
         }
         lambda_context: Any = SimpleNamespace(aws_request_id="lambda-1", function_name="HttpApi")
         function = datasets if path.startswith("/datasets/") else app  # as the template's routes have it
-        answer: dict[str, Any] = function.answer(event, lambda_context, self.memory.services)
+        answer: dict[str, Any] = function.handle(event, lambda_context, self.memory.services)
         return answer
 
 

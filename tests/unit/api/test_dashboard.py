@@ -13,7 +13,7 @@ import pytest
 from tests.samples.results import sample_results, sample_summary
 from tests.samples.services import MemoryServices
 
-from stepbench.api import app, dashboard
+from stepbench.api import app, dashboard, resolver
 from stepbench.contracts.runs import QueueEntry, RunRecord
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunQuery
@@ -53,8 +53,7 @@ def memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> MemoryServices:
     memory = MemoryServices(
         aws={"stepfunctions": machine}, benchmark_arn="arn:aws:states:us-east-1:000000000000:stateMachine:b"
     )
-    for module in (app, dashboard):
-        monkeypatch.setattr(module, "connect", lambda *_: memory.services)
+    monkeypatch.setattr(resolver, "connect", lambda *_: memory.services)
     return memory
 
 

@@ -10,10 +10,10 @@ from tests.samples.results import sample_manifest, sample_results, sample_summar
 from stepbench.contracts.result import RunSummary
 from stepbench.experiments.report.page import render_page
 from stepbench.report.verdicts import (
-    describe,
     describe_few_runs,
     effect_rows,
     first_reported,
+    format_result,
     of_settings,
     verdict_lines,
 )
@@ -75,7 +75,7 @@ def test_what_may_be_the_reason_is_said_beside_the_verdict() -> None:
     """Late sends explain more than the setting does."""
     (one,) = etcd_verdicts("writers", 1)
     doubted = one.model_copy(update={"doubts": ("host_jitter", "watch_gap")})
-    assert describe(doubted) == f"{one.text} Doubtful: host jitter, watch gap."
+    assert format_result(doubted) == f"{one.text} Doubtful: host jitter, watch gap."
 
 
 def test_stores_that_are_only_listed_are_no_setting() -> None:
@@ -99,13 +99,13 @@ def test_all_that_was_found_is_a_folded_table() -> None:
     """The sentence has one quantile; who wants the others unfolds them."""
     (one,) = etcd_verdicts("writers", 1)
     rows = effect_rows(one)
-    assert [row.measure for row in rows] == ["p50", "p90", "p99", "max"]
+    assert [measure for measure, *_ in rows] == ["p50", "p90", "p99", "max"]
     assert rows[0] == ("p50", "3.00 ms", "1.00 ms", "3.000 × [2.916, 3.086]", "slower")  # noqa: RUF001 -- times
-    assert rows[2].found == "needs a run about 1.8 × longer"  # noqa: RUF001 -- times
+    assert rows[2][-1] == "needs a run about 1.8 × longer"  # noqa: RUF001 -- times
     run = sample_summary(sample_results()).model_copy(update={"verdicts": (one,)})
     page = render_page(run, sample_results(), sample_manifest())
     (table,) = re.findall(r'<details class="fold effect-table">(.*?)</details>', page, re.DOTALL)
-    assert [row.measure for row in rows] == re.findall(r'<th scope="row">([^<]*)</th>', table)
+    assert [measure for measure, *_ in rows] == re.findall(r'<th scope="row">([^<]*)</th>', table)
 
 
 def test_two_repeats_are_no_single_runs() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,10 +17,10 @@ from stepbench.api.resolver import (
     PlanNamePath,
     RunIdPath,
     answer_json,
-    caller_of,
+    asked_by,
     new_resolver,
     read_body,
-    services_of,
+    resolve,
 )
 from stepbench.contracts.across_trials import RunComparison
 from stepbench.contracts.api import (
@@ -39,7 +38,6 @@ from stepbench.planning import plan_schema
 from stepbench.planning.problems import shown
 from stepbench.planning.requests import parse_body, parse_submission
 from stepbench.records.storage.transfers import dataset_names
-from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -57,38 +55,34 @@ def submit_run(
     idempotency_key: Annotated[str, Header(alias="Idempotency-Key", max_length=255)] = "",
 ) -> Response[RunView]:
     """Start a run; with a key, a repeated request is the same run."""
-    request, services = _request(), services_of(app)
-    return answer_json(runs.submit(request, idempotency_key, caller_of(app), services), HTTPStatus.ACCEPTED)
+    request = _request()
+    return answer_json(runs.submit(request, idempotency_key, *asked_by(app)), HTTPStatus.ACCEPTED)
 
 
 @app.get("/runs", summary="List runs, newest first")
 def list_runs(wanted: Annotated[RunFilter, Query()]) -> Response[RunList]:
     """Return a page of runs."""
-    services = services_of(app)
-    caller = caller_of(app)
+    caller, services = asked_by(app)
     return answer_json(runs.list_runs(runs.asked_for(wanted, caller), caller, services))
 
 
 @app.get("/runs/<run_id>", summary="Look at a run")
 def get_run(run_id: RunIdPath) -> Response[RunView]:
     """Return a run with its progress, its place in the queue, or its headline numbers."""
-    services = services_of(app)
-    caller = caller_of(app)
+    caller, services = asked_by(app)
     return answer_json(runs.view(runs.find(run_id, caller, services), caller, services))
 
 
 @app.delete("/runs/<run_id>", status_code=202, summary="Stop a run, and tear down what it has made")
 def stop_run(run_id: RunIdPath) -> Response[RunView]:
     """Stop a run; one that is over stays as it is."""
-    services = services_of(app)
-    return answer_json(runs.stop(run_id, caller_of(app), services), HTTPStatus.ACCEPTED)
+    return answer_json(runs.stop(run_id, *asked_by(app)), HTTPStatus.ACCEPTED)
 
 
 @app.put("/runs/<run_id>/acknowledgement", summary="Accept the level that begins with a run")
 def acknowledge_run(run_id: RunIdPath) -> Response[RunView]:
     """Make a run the first of a new baseline; saying so again changes the reason."""
-    services = services_of(app)
-    caller = caller_of(app)
+    caller, services = asked_by(app)
     why = parse_body(Acknowledgement, read_body(app.current_event)).why
     return answer_json(runs.acknowledge(run_id, why, caller, services))
 
@@ -114,15 +108,14 @@ def get_records(run_id: RunIdPath, trial: Annotated[int, Query(ge=0, le=9999)] =
 @app.get("/plans", summary="List the presets")
 def list_plans() -> Response[PlanList]:
     """Return all presets, by question."""
-    services = services_of(app)
-    caller_of(app)
+    _, services = asked_by(app)
     return answer_json(plans.list_presets(services.settings))
 
 
 @app.get("/plans/<name>", summary="A preset")
 def get_plan(name: PlanNamePath) -> Response[dict[str, Any]]:
     """Return a preset as its author wrote it."""
-    caller_of(app)
+    asked_by(app)
     try:
         return Response(HTTPStatus.OK, JSON, plans.preset(name))
     except PlanError as error:
@@ -133,15 +126,14 @@ def get_plan(name: PlanNamePath) -> Response[dict[str, Any]]:
 @app.post("/plans/validate", summary="Check a plan without running it")
 def validate_plan() -> Response[Validation]:
     """Return what a plan would do, how long it would take, and what it would cost."""
-    services = services_of(app)
-    caller_of(app)
+    _, services = asked_by(app)
     return answer_json(plans.validate(_request(), services.settings))
 
 
 @app.get("/schema", summary="JSON Schema of a plan")
 def get_schema() -> Response[dict[str, Any]]:
     """Return the schema that plans are checked against."""
-    caller_of(app)
+    asked_by(app)
     return Response(HTTPStatus.OK, JSON, plan_schema())
 
 
@@ -155,26 +147,19 @@ def compare_runs(
     """Return a verdict for each window that both have; `studied` names the one thing that may differ."""
     from stepbench.api import comparison  # noqa: PLC0415 -- with all of the analysis, for this route alone
 
-    services = services_of(app)
-    return answer_json(comparison.compare(a, b, tolerance, caller_of(app), services, studied))
+    return answer_json(comparison.compare(a, b, tolerance, *asked_by(app), studied))
 
 
 @app.get("/datasets", summary="List datasets of transfers")
 def list_datasets() -> Response[DatasetList]:
     """Return the names of those to which runs of the caller's team, or of the default team, have added rows."""
-    names = dataset_names(services_of(app).runs, caller_of(app).teams)
-    return answer_json(DatasetList(datasets=names))
+    caller, services = asked_by(app)
+    return answer_json(DatasetList(datasets=dataset_names(services.runs, caller.teams)))
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer a request of API Gateway's format 2.0."""
-    return answer(event, context, connect(os.environ, PROMPT))
-
-
-def answer(event: dict[str, Any], context: LambdaContext, services: Services) -> dict[str, Any]:
-    """Answer a request with these services."""
-    app.context["services"] = services
-    return app.resolve(event, context)
+def handle(event: dict[str, Any], context: LambdaContext, services: Services | None = None) -> dict[str, Any]:
+    """Answer a request of API Gateway's format 2.0, with these services or those that the environment names."""
+    return resolve(app, event, context, services)
 
 
 def _request() -> RunRequest:
@@ -183,7 +168,6 @@ def _request() -> RunRequest:
 
 
 def _redirect(run_id: str, document: Literal["report", "summary", "records"], trial: int = 0) -> Response[Download]:
-    services = services_of(app)
-    run = runs.find(run_id, caller_of(app), services)
-    link = runs.download(run, document, trial, services)
+    caller, services = asked_by(app)
+    link = runs.download(runs.find(run_id, caller, services), document, trial, services)
     return Response(HTTPStatus.SEE_OTHER, JSON, link, headers={**FRESH, "Location": link.url})

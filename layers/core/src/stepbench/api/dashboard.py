@@ -8,7 +8,6 @@ Gateway lets happen only where callers have tokens, gets a page without data tha
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from contextlib import suppress
 from http import HTTPStatus
@@ -38,7 +37,6 @@ from stepbench.planning.reading import read_json
 from stepbench.planning.requests import field_problems, parse_body
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunQuery
-from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:
     from stepbench.api.resolver import Caller
@@ -289,7 +287,8 @@ def _visit() -> _Visit:
 
 
 def _services() -> Services:
-    return connect(os.environ, PROMPT)
+    services: Services = router.context["services"]
+    return services
 
 
 def _pages() -> Any:  # noqa: ANN401 -- a module

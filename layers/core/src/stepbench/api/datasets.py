@@ -7,7 +7,6 @@ A function of its own answers these routes: they need Arrow, and the time of a w
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from datetime import UTC, date, datetime
 from http import HTTPStatus
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
 
-from stepbench.api.resolver import FRESH, ApiError, ErrorKind, answer_json, caller_of, new_resolver, services_of
+from stepbench.api.resolver import FRESH, ApiError, ErrorKind, answer_json, asked_by, new_resolver, resolve
 from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.errors import CorruptRecordsError, Problem
 from stepbench.experiments.report.dataset_page import render_dataset, view_dataset
@@ -25,7 +24,6 @@ from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.planning.problems import shown
 from stepbench.records.storage.transfer_datasets import columns_of, read_files
 from stepbench.records.storage.transfers import Span, dataset_keys
-from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,15 +79,9 @@ def get_dataset_summary(
     return answer_json(find_transfers(columns_of(_find(name, first, end).table)))
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer a request of API Gateway's format 2.0."""
-    return answer(event, context, connect(os.environ, PROMPT))
-
-
-def answer(event: dict[str, Any], context: LambdaContext, services: Services) -> dict[str, Any]:
-    """Answer a request with these services."""
-    app.context["services"] = services
-    return app.resolve(event, context)
+def handle(event: dict[str, Any], context: LambdaContext, services: Services | None = None) -> dict[str, Any]:
+    """Answer a request of API Gateway's format 2.0, with these services or those that the environment names."""
+    return resolve(app, event, context, services)
 
 
 def _find(name: str, first: str | None, end: str | None) -> _Found:
@@ -100,8 +92,8 @@ def _find(name: str, first: str | None, end: str | None) -> _Found:
         ApiError: there is no such dataset, and another team's is none; there are no rows, or too many, or they were
             measured with different things.
     """
-    objects, teams, span = services_of(app).runs, caller_of(app).teams, read_span(first, end)
-    keys = dataset_keys(name, objects, teams)
+    (caller, services), span = asked_by(app), read_span(first, end)
+    keys = dataset_keys(name, services.runs, caller.teams)
     if not keys:
         message = f"there is no dataset {name} to which runs of your team have added rows"
         problem = Problem("name", shown(name), "is none of your team's", "GET /datasets lists those that there are.")
@@ -112,7 +104,7 @@ def _find(name: str, first: str | None, end: str | None) -> _Found:
     if len(wanted) > MAX_FILES:
         raise _refused(name, span, f"has {len(wanted):,} files, and at most {MAX_FILES:,} are read", SHORTER)
     try:
-        table = read_files(wanted, objects, check=_limit(name, span))
+        table = read_files(wanted, services.runs, check=_limit(name, span))
     except CorruptRecordsError as error:
         raise _refused(name, span, f"cannot be read as one: {error}", "Name another span.") from error
     return _Found(table, span)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from enum import Enum
 from http import HTTPStatus
@@ -27,11 +28,13 @@ from stepbench.contracts.runs import DEFAULT_TEAM, TeamName
 from stepbench.errors import PlanError, Problem, RecordsUnavailableError, listed, printable
 from stepbench.observability import logger
 from stepbench.planning.problems import shown
+from stepbench.services import PROMPT, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from aws_lambda_powertools.utilities.data_classes.common import BaseProxyEvent
+    from aws_lambda_powertools.utilities.typing import LambdaContext
     from pydantic import BaseModel
 
     from stepbench.contracts.runs import RunRecord
@@ -199,15 +202,18 @@ def new_resolver(show_page: ShowPage = lambda _path, _error: None) -> APIGateway
     return app
 
 
-def services_of(app: APIGatewayHttpResolver) -> Services:
-    """Return the services with which the current request is answered."""
+def resolve(
+    app: APIGatewayHttpResolver, event: dict[str, Any], context: LambdaContext, services: Services | None
+) -> dict[str, Any]:
+    """Answer a request with these services, or those that the environment names."""
+    app.context["services"] = services or connect(os.environ, PROMPT)
+    return app.resolve(event, context)
+
+
+def asked_by(app: APIGatewayHttpResolver) -> tuple[Caller, Services]:
+    """Return who sent the current request, and the services with which it is answered; raises ApiError."""
     services: Services = app.context["services"]
-    return services
-
-
-def caller_of(app: APIGatewayHttpResolver) -> Caller:
-    """Return who sent the current request; raises ApiError where nobody is named."""
-    return require_caller(app.current_event.raw_event, services_of(app).settings)
+    return require_caller(app.current_event.raw_event, services.settings), services
 
 
 def read_body(event: BaseProxyEvent) -> str:

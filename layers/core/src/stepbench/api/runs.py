@@ -111,15 +111,8 @@ def check_team(team: str, caller: Caller) -> None:
 
 def asked_for(wanted: RunFilter, caller: Caller) -> RunQuery:
     """Return the query that a list's parameters are."""
-    return RunQuery(
-        team=wanted.team or caller.team,
-        plan=wanted.plan,
-        states=wanted.state,
-        since=wanted.since,
-        until=wanted.until,
-        limit=wanted.limit,
-        after=wanted.page,
-    )
+    same = wanted.model_dump(include={"plan", "since", "until", "limit"})
+    return RunQuery(team=wanted.team or caller.team, states=wanted.state, after=wanted.page, **same)
 
 
 def list_runs(query: RunQuery, caller: Caller, services: Services) -> RunList:
@@ -151,9 +144,7 @@ def stop(run_id: str, caller: Caller, services: Services) -> RunView:
     Raises:
         ApiError: there is no such run, or it is another team's to stop.
     """
-    run = find(run_id, caller, services)
-    if not caller.may_change(run):
-        raise ApiError(ErrorKind.NOT_PERMITTED, _not_yours(run, caller))
+    run = _find_own(run_id, caller, services)
     cause = f"stopped by {caller.identity}"
     if not run.ended:
         arn = execution_arn(run_id, services.settings)
@@ -177,9 +168,7 @@ def acknowledge(run_id: str, why: str, caller: Caller, services: Services) -> Ru
     Raises:
         ApiError: there is no such run, it is another team's to judge, or it has not gone through.
     """
-    run = find(run_id, caller, services)
-    if not caller.may_change(run):
-        raise ApiError(ErrorKind.NOT_PERMITTED, _not_yours(run, caller))
+    run = _find_own(run_id, caller, services)
     changed = services.register.change(run_id, ("succeeded",), acknowledged=why)
     if changed is None:
         message = f"run {run_id} is {run.state}; a level begins with a run that went through"
@@ -207,8 +196,12 @@ def download(run: RunRecord, document: str, trial: int, services: Services) -> D
     return Download(url=url, expires_at=services.now() + timedelta(seconds=LINK_S))
 
 
-def _not_yours(run: RunRecord, caller: Caller) -> str:
-    return f"run {run.run_id} belongs to team {run.team}, and you are of team {caller.team}"
+def _find_own(run_id: str, caller: Caller, services: Services) -> RunRecord:
+    run = find(run_id, caller, services)
+    if not caller.may_change(run):
+        message = f"run {run.run_id} belongs to team {run.team}, and you are of team {caller.team}"
+        raise ApiError(ErrorKind.NOT_PERMITTED, message)
+    return run
 
 
 def _known(run_id: str, digest: str, services: Services) -> RunRecord:

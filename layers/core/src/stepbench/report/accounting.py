@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from stepbench import digits
 from stepbench.contracts.experiment import traits_of
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS = 6
 """More trials beside one another are wider than paper."""
+
+
+Check: TypeAlias = "tuple[str, bool | None]"
+"""A sum spelled out, and whether it holds; None without an accounting."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class AccountingSection:
 
     equation: str
     lines: tuple[AccountingLine, ...]
-    sums: tuple[tuple[str, bool | None], ...]
+    sums: tuple[Check, ...]
 
 
 _EQUATIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -84,15 +88,17 @@ def _equation(
     accounts: list[Accounting | None], equation: str, total: str, parts: tuple[str, ...]
 ) -> AccountingSection:
     lines = (_line(accounts, total, depth=0), *(_line(accounts, part) for part in parts))
-    return AccountingSection(equation, lines, tuple(_sum(account, total, parts) for account in accounts))
+    return AccountingSection(equation, lines, tuple(_check(account, total, parts, 1) for account in accounts))
 
 
-def _sum(account: Accounting | None, total: str, parts: tuple[str, ...]) -> tuple[str, bool | None]:
+def _check(account: Accounting | None, total: str, parts: Sequence[str], sign: Literal[1, -1]) -> Check:
+    """Spell out that a total is its first part, and the others added to it or taken from it."""
     if account is None:
         return digits.NONE, None
-    whole, numbers = getattr(account, total), [getattr(account, part) for part in parts]
-    holds = whole == sum(numbers)
-    return f"{digits.count(whole)} {'=' if holds else '≠'} {' + '.join(map(digits.count, numbers))}", holds
+    whole, first, *others = (getattr(account, name) for name in (total, *parts))
+    holds = whole == first + sign * sum(others)
+    spelled = f" {'+' if sign > 0 else digits.MINUS} ".join(map(digits.count, (first, *others)))
+    return f"{digits.count(whole)} {'=' if holds else '≠'} {spelled}", holds
 
 
 def _lost(accounts: list[Accounting | None]) -> AccountingSection:
@@ -108,22 +114,13 @@ def _lost(accounts: list[Accounting | None]) -> AccountingSection:
             for account in accounts
         )
         lines.append(AccountingLine(f"{name}, not arrived", "", missing))
-    sums = tuple(_lost_sum(account, deducted) for account in accounts)
+    sums = tuple(_check(account, "lost", ("ok", "ok_arrived", *deducted), -1) for account in accounts)
     minus = "".join(f" {digits.MINUS} {name.replace('_', ' ')}" for name in deducted)
     return AccountingSection(f"lost = ok {digits.MINUS} arrived of ok{minus}", tuple(lines), sums)
 
 
 def _any(accounts: list[Accounting | None], field: str) -> bool:
     return any(account is not None and getattr(account, field) for account in accounts)
-
-
-def _lost_sum(account: Accounting | None, deducted: list[str]) -> tuple[str, bool | None]:
-    if account is None:
-        return digits.NONE, None
-    parts = [account.ok, account.ok_arrived, *(getattr(account, name) for name in deducted)]
-    holds = account.lost == 2 * account.ok - sum(parts)
-    spelled = f" {digits.MINUS} ".join(map(digits.count, parts))
-    return f"{digits.count(account.lost)} {'=' if holds else '≠'} {spelled}", holds
 
 
 def _line(accounts: list[Accounting | None], field: str, *, depth: int = 1) -> AccountingLine:
@@ -136,9 +133,8 @@ _HARM = ("unsent", "unrecorded", "failed", "unknown", "lost", "late", "unmatched
 
 def accounting_is_whole(accounts: list[Accounting | None]) -> bool:
     """Return whether every event of every trial went its ordinary way, and every sum holds."""
-    if not all(account is not None and not any(getattr(account, name) for name in _HARM) for account in accounts):
-        return False
-    return accounting_adds_up(accounts)
+    ordinary = all(account is not None and not any(getattr(account, name) for name in _HARM) for account in accounts)
+    return ordinary and accounting_adds_up(accounts)
 
 
 def accounting_adds_up(accounts: list[Accounting | None]) -> bool:
@@ -217,17 +213,17 @@ _MEASURED = (
     "Where every event of the measured phases went. Arrived means: by the drain limit.",
     "Where every operation of the measured phases went. Offered: what clients began, or what a schedule had.",
 )
-_PREFIXES = {"accounting": "", "warm_up": "warm-up-"}
 
 
 def _tables(run: RunView, field: str, captions: tuple[str, str]) -> Iterator[doc.Table]:
     """Yield the tables of events, then those of operations, so many trials to a table."""
     kinds = (("accounts", run.triggered, True), ("operation-accounts", run.answered, False))
+    prefix = "warm-up-" if field == "warm_up" else ""
     for (name, views, awaited), caption in zip(kinds, captions, strict=True):
         for start in range(0, len(views), MAX_COLUMNS):
             number = f"-{start // MAX_COLUMNS + 1}" if start else ""
             part = views[start : start + MAX_COLUMNS]
-            yield _table(f"{_PREFIXES[field]}{name}{number}", caption, part, field, awaited=awaited)
+            yield _table(f"{prefix}{name}{number}", caption, part, field, awaited=awaited)
 
 
 def _table(name: str, caption: str, views: Sequence[TrialView], field: str, *, awaited: bool) -> doc.Table:
@@ -253,10 +249,10 @@ def _rows(section: AccountingSection, views: Sequence[TrialView], field: str) ->
         )
         yield doc.Row(doc.Cell(line.title), tuple(cells), style=f"depth-{line.depth}")
     if section.sums:
-        yield doc.Row(doc.Cell("check"), tuple(_check(*each) for each in section.sums), style="sum")
+        yield doc.Row(doc.Cell("check"), tuple(_check_cell(*each) for each in section.sums), style="sum")
 
 
-def _check(text: str, holds: bool | None) -> doc.Cell:  # noqa: FBT001 -- of a pair
+def _check_cell(text: str, holds: bool | None) -> doc.Cell:  # noqa: FBT001 -- of a pair
     wrong = holds is False
     return doc.Cell(f"{text} (does not add up)" if wrong else text, {"holds": holds}, "bad" if wrong else "")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench import digits
 from stepbench.contracts.experiment import HEADLINE_QUANTILES
 from stepbench.report import document as doc
-from stepbench.report.run import format_caveat_kind, state_of, trial_labels, window_rows
+from stepbench.report.run import name_caveat_kind, state_of, trial_labels, window_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -145,9 +145,7 @@ def _caveat_links(caveats: Sequence[Caveat]) -> doc.Cell:
     """Return the kinds of caveats, each once, as links to where they are explained."""
     kinds = {caveat.kind: caveat for caveat in reversed(caveats)}
     links = [
-        doc.Span(
-            format_caveat_kind(kinds[kind]), "caveat", f"#caveat-{kind}", f"{kinds[kind].text} {kinds[kind].remedy}"
-        )
+        doc.Span(name_caveat_kind(kind), "caveat", f"#caveat-{kind}", f"{kinds[kind].text} {kinds[kind].remedy}")
         for kind in dict.fromkeys(caveat.kind for caveat in caveats)
     ]
     line = ", ".join(dict.fromkeys(doc.plain(link) for link in links))

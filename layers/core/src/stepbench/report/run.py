@@ -168,11 +168,6 @@ def state_of(trial: TrialSummary) -> State:
     return "incomplete" if transferred or any(window.n for window in trial.windows) else "failed"
 
 
-def format_caveat_kind(caveat: Caveat) -> str:
-    """Name a caveat's kind in a word or two."""
-    return name_caveat_kind(caveat.kind)
-
-
 def name_caveat_kind(kind: str) -> str:
     """Name a kind of caveat in a word or two."""
     return _CAVEAT_NAMES.get(kind, kind.replace("_", " "))

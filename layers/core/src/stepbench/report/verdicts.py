@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.analysis.comparability import STORE
@@ -25,16 +25,6 @@ MOST_SHOWN = 8
 """More sentences are not read; the table below them has all."""
 TERMINAL_LINES = 6
 _FOUND = {"lower": "faster", "higher": "slower", "undecided": "undecided"}
-
-
-class EffectRow(NamedTuple):
-    """One measure of a comparison, ready to print."""
-
-    measure: str
-    b: str
-    a: str
-    ratio: str
-    found: str
 
 
 def of_settings(summary: RunSummary) -> bool:
@@ -65,20 +55,11 @@ def format_verdict(verdict: Verdict) -> str:
 
 
 def format_result(verdict: Verdict) -> str:
-    """Return the verdict's sentence, with what makes it doubtful, and which sides are an emulator's."""
+    """Return the verdict's sentence, with what else may be the reason of a difference, and which sides are emulated."""
+    doubtful = f" Doubtful: {', '.join(map(name_caveat_kind, verdict.doubts))}." if verdict.doubts else ""
     sides = [side.name for side in (verdict.a, verdict.b) if side.emulated]
     emulated = f" Emulated, not AWS: {', '.join(dict.fromkeys(sides))}." if sides else ""
-    return f"{describe(verdict)}{emulated}"
-
-
-def describe(verdict: Verdict) -> str:
-    """Return the verdict's sentence, with what may be the reason of a difference beside the setting."""
-    return f"{verdict.text}{describe_caveats(verdict)}"
-
-
-def describe_caveats(verdict: Verdict) -> str:
-    """Name what may be the reason of a difference beside the setting, after a space; empty where there is nothing."""
-    return f" Doubtful: {', '.join(map(name_caveat_kind, verdict.doubts))}." if verdict.doubts else ""
+    return f"{verdict.text}{doubtful}{emulated}"
 
 
 def describe_caveat(caveat: ComparedCaveat) -> str:
@@ -102,17 +83,17 @@ def describe_few_runs(verdicts: Sequence[Verdict]) -> str:
     return f"These are {runs}: how far runs differ from one another shows with three or more of each (repeats)."
 
 
-def effect_rows(verdict: Verdict) -> list[EffectRow]:
-    """Return a row for each measure of a comparison that has a value on some side."""
+def effect_rows(verdict: Verdict) -> list[tuple[str, str, str, str, str]]:
+    """Return what stands in a row for each measure that has a value on some side: it, both sides, ratio, finding."""
     return [_effect_row(each) for each in verdict.effects if each.a.at_least is not None or each.b.at_least is not None]
 
 
-def _effect_row(effect: Effect) -> EffectRow:
+def _effect_row(effect: Effect) -> tuple[str, str, str, str, str]:
     if effect.ratio is None:
         b, a = (digits.percent(side.value) for side in (effect.b, effect.a))
-        return EffectRow(effect.measure, b, a, digits.NONE, describe_share(effect).partition(":")[0])
+        return effect.measure, b, a, digits.NONE, describe_share(effect).partition(":")[0]
     b, a = (_value(side, effect.measure) for side in (effect.b, effect.a))
-    return EffectRow(effect.measure, b, a, str(digits.shown(effect.ratio, digits.TIMES)), _found(effect))
+    return effect.measure, b, a, str(digits.shown(effect.ratio, digits.TIMES)), _found(effect)
 
 
 def _value(side: Estimate, measure: str) -> str:
@@ -198,7 +179,7 @@ def verdict_sentence(verdict: Verdict) -> doc.Sentence:
     )
     ratio, found = doc.Column("Ratio", style="ratio"), doc.words("Found", "words")
     columns = doc.columns("At", verdict.b.name, verdict.a.name, ratio, found)
-    rows = [doc.Row(doc.Cell(row.measure), tuple(map(doc.Cell, row[1:]))) for row in effect_rows(verdict)]
+    rows = [doc.Row(doc.Cell(measure), tuple(map(doc.Cell, rest))) for measure, *rest in effect_rows(verdict)]
     table = doc.Table("", "", columns, doc.body(rows), style="", label=f"{verdict.subject}: all measures")
     below = (doc.Fold("All quantiles", (table,), style="fold effect-table"),) if rows else ()
     return doc.Sentence(text, data=_sides(verdict), parts=below)
