@@ -44,20 +44,27 @@ def fork_rows(event: str, at_ms: float = 0, *, slower_ms: float = 0, **fields: A
     ]  # fmt: skip
 
 
+SLOWER_MS = (3, 6, 1, 4, 7, 0, 5, 2)
+
+
+def slower_each_time() -> FinishedDags:
+    """Return eight executions, slower than the fork's times by 0 to 7 ms, in no order."""
+    trial = FinishedDags(len(SLOWER_MS))
+    for number, slower_ms in enumerate(SLOWER_MS):
+        trial.execution(number, slower_ms=slower_ms)
+    return trial
+
+
 class FinishedDags(AnalysedTrial):
-    """Executions of the fork, one a second, due from the origin on."""
+    """Executions of the fork, one a second, due from the origin on; every one was started."""
 
     def __init__(self, executions: int, **plan: Any) -> None:  # noqa: ANN401 -- a plan's fields
         phases = [{"name": "run", "load": [{"rate_per_s": 1, "count": executions}]}]
         fields = {"experiment": "dataflow", "dags": [FORK.model_dump()], "phases": phases, **plan}
         super().__init__(**fields)
-        self.count = executions
         self.rows_of = DagRows(self.memory.services.table)
         self.records.plan_phase(0)
-
-    def sent(self) -> None:
-        """Leave the writer's rows: every execution was started."""
-        self.records.rows(0, ORIGIN_NS + np.arange(self.count) * SECOND_NS)
+        self.records.rows(0, ORIGIN_NS + np.arange(executions) * SECOND_NS)
 
     def execution(
         self, number: int, rows: Sequence[TaskRow] | None = None, end: DagEnd | None = None, *, slower_ms: float = 0

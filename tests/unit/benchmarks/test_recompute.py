@@ -71,7 +71,6 @@ def cut_short() -> AnalysedTrial:
 def dags() -> FinishedDags:
     """Return executions of a DAG of which one had a task made twice, one failed, and one lacks a row."""
     trial = FinishedDags(4)
-    trial.sent()
     trial.execution(0, slower_ms=3)
     a, b0, b1, c = fork_rows(event_text(1), 1_000)
     bad = {"outcome": "failed", "error": "get a-0/b-1: not_found"}

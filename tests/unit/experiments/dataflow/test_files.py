@@ -26,7 +26,6 @@ PAGE = Path(__file__).parents[4] / "docs/records.md"
 def tables() -> dict[str, Any]:
     """Files of two executions, b-1 of the second of which was made twice, by their names."""
     trial = FinishedDags(2)
-    trial.sent()
     trial.execution(0)
     a, b0, b1, c = fork_rows(event_text(1), 1_000)
     failed = b1.model_copy(update={"outcome": "failed", "error": "killed", "blobs": b1.blobs[:1]})

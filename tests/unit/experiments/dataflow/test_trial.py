@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.samples.dag_rows import MS, ORIGIN_NS, dag_end, event_text
-from tests.samples.finished_dags import END_MS, FinishedDags, fork_rows
+from tests.samples.finished_dags import END_MS, SLOWER_MS, FinishedDags, fork_rows, slower_each_time
 
 from stepbench.contracts.identity import CANARY_PHASE
 from stepbench.experiments.dataflow.analysis.executions import find_executions
@@ -17,27 +17,24 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow.result import DagWindow, DataflowFindings
     from stepbench.contracts.result import TrialResult
 
-SLOWER_MS = (3, 6, 1, 4, 7, 0, 5, 2)
+    Analysed = tuple[TrialResult, DataflowFindings, DagWindow]
+
 EXECUTIONS = len(SLOWER_MS)
 
 
-def _analysed(trial: FinishedDags) -> tuple[TrialResult, DataflowFindings, DagWindow]:
+def _analysed(trial: FinishedDags) -> Analysed:
     result = trial.result()
     assert result.summary.dataflow is not None
     return result, result.summary.dataflow, result.summary.dataflow.windows[0]
 
 
 @pytest.fixture(scope="module")
-def whole() -> tuple[TrialResult, DataflowFindings, DagWindow]:
+def whole() -> Analysed:
     """Eight executions, slower than the fork's times by 0 to 7 ms, in no order."""
-    trial = FinishedDags(EXECUTIONS)
-    trial.sent()
-    for number, slower_ms in enumerate(SLOWER_MS):
-        trial.execution(number, slower_ms=slower_ms)
-    return _analysed(trial)
+    return _analysed(slower_each_time())
 
 
-def test_every_object_is_accounted_for(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
+def test_every_object_is_accounted_for(whole: Analysed) -> None:
     """Four objects an execution, each written, read once and removed."""
     objects, executions = whole[1].objects, whole[1].executions
     assert (objects.expected, objects.written, objects.read, objects.reads, objects.deleted) == (32, 32, 32, 32, 32)
@@ -46,7 +43,7 @@ def test_every_object_is_accounted_for(whole: tuple[TrialResult, DataflowFinding
     assert "All 32 objects were written, read as often as the DAG says, and removed." in whole[1].answers
 
 
-def test_times_are_from_the_due_time(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
+def test_times_are_from_the_due_time(whole: Analysed) -> None:
     """90 to 97 ms after it; the writer was late by 0.02 ms."""
     window = whole[2]
     assert window.n == window.completed == EXECUTIONS
@@ -54,7 +51,7 @@ def test_times_are_from_the_due_time(whole: tuple[TrialResult, DataflowFindings,
     assert window.from_start_ms.p50.value == pytest.approx(93.48)
 
 
-def test_the_path_is_told_part_by_part(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
+def test_the_path_is_told_part_by_part(whole: Analysed) -> None:
     """Computing is 22 to 29 ms of 90 to 97; the shares are all of the time."""
     window = whole[2]
     path = {part.part: part for part in window.path}
@@ -71,7 +68,7 @@ def test_the_path_is_told_part_by_part(whole: tuple[TrialResult, DataflowFinding
     ]  # fmt: skip
 
 
-def test_stages_levels_and_edges_have_their_times(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
+def test_stages_levels_and_edges_have_their_times(whole: Analysed) -> None:
     """Of b: 30 ms from 35 to 65, tasks of 20 and 28; the barrier before it 5 ms; objects of 1 MiB in 4 ms."""
     window = whole[2]
     b = window.stages[1]
@@ -98,7 +95,7 @@ def test_tasks_of_one_execution_are_not_independent() -> None:
     assert spread(values, 5).p50.reason == "5 of 16 independent < 6"
 
 
-def test_performance_per_dollar_is_of_each_execution(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
+def test_performance_per_dollar_is_of_each_execution(whole: Analysed) -> None:
     """1 / (0.0935 s) / its dollars: 78 ms of tasks and more, 24 transitions, four puts and four gets on S3."""
     costs = [cost for cost in whole[1].costs if cost.prices == "us-east-1, November 2022" and not cost.idle]
     assert len(costs) == 1
@@ -112,14 +109,14 @@ def test_performance_per_dollar_is_of_each_execution(whole: tuple[TrialResult, D
     assert costs[0].modelled == ""
 
 
-def test_the_trial_is_billed_for_its_executions(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
+def test_the_trial_is_billed_for_its_executions(whole: Analysed) -> None:
     """S3's requests as the DAG says, and the DAG machine's transitions: 5 + 2 x 3 + 2 x 4 for each of eight."""
     items = {item.item: item.quantity for item in whole[0].summary.cost_usd.items}
     assert items["Step Functions state transitions, executions of DAGs"] == 8 * 19
     assert (items["S3 PUT requests"], items["S3 GET requests"]) == (8 * 4, 8 * 4)
 
 
-def test_one_execution_is_drawn(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
+def test_one_execution_is_drawn(whole: Analysed) -> None:
     """That nearest to the median; its rows lie on the time since it was due."""
     drawn = whole[0].dataflow
     assert drawn is not None
@@ -139,7 +136,6 @@ def test_one_execution_is_drawn(whole: tuple[TrialResult, DataflowFindings, DagW
 def test_a_failed_execution_is_told_with_its_cause() -> None:
     """Its b-1 failed three times: it is no lost event, its time is missing, and so is one object."""
     trial = FinishedDags(2)
-    trial.sent()
     trial.execution(0)
     a, b0, b1, _ = fork_rows(event_text(1), 1_000)
     gone = b1.blobs[0].model_copy(update={"outcome": "failed", "error": "not_found"})
@@ -168,7 +164,6 @@ def test_a_failed_execution_is_told_with_its_cause() -> None:
 def test_what_a_task_does_after_its_execution_s_end_is_no_loss_of_the_store_s() -> None:
     """A level's other tasks go on when one has failed for good; the objects are removed meanwhile: no cause of it."""
     trial = FinishedDags(2)
-    trial.sent()
     trial.execution(0)
     a, b0, b1, _ = fork_rows(event_text(1), 1_000)
     bad = b0.model_copy(update={"outcome": "failed", "error": "compute: ValueError", "blobs": b0.blobs[:1]})
@@ -195,7 +190,6 @@ def test_what_a_task_does_after_its_execution_s_end_is_no_loss_of_the_store_s() 
 def test_an_attempt_that_was_killed_is_no_dispatch() -> None:
     """Nothing of it is on record but that the next one is not the first: it was begun with the others of its level."""
     trial = FinishedDags(1)
-    trial.sent()
     a, b0, b1, c = fork_rows(event_text())
     trial.execution(0, [a, b0, b1.model_copy(update={"attempt": 1}), c])
     result, findings, window = _analysed(trial)
@@ -209,7 +203,6 @@ def test_an_attempt_that_was_killed_is_no_dispatch() -> None:
 def test_what_the_store_gave_wrongly_is_damaged(error: str) -> None:
     """Whatever it is by which the codec has seen it."""
     trial = FinishedDags(2)
-    trial.sent()
     trial.execution(0)
     a, b0, b1, c = fork_rows(event_text(1), 1_000)
     bad = b1.blobs[0].model_copy(update={"outcome": "failed", "error": error})
@@ -220,7 +213,6 @@ def test_what_the_store_gave_wrongly_is_damaged(error: str) -> None:
 def test_an_execution_without_an_end_is_told() -> None:
     """Nobody has removed what it wrote but the trial's tear-down."""
     trial = FinishedDags(1)
-    trial.sent()
     for row in fork_rows(event_text()):
         trial.rows_of.put_task(trial.ref.tag, row)
     result, findings, _ = _analysed(trial)
@@ -234,7 +226,6 @@ def test_an_execution_without_an_end_is_told() -> None:
 def test_what_the_last_tasks_found_is_kept_once() -> None:
     """Labels that differ between executions of the same input are a wrong answer, and are told as such."""
     trial = FinishedDags(2)
-    trial.sent()
     trial.execution(0)
     rows = fork_rows(event_text(1), 1_000)
     trial.execution(1, [*rows[:3], rows[3].model_copy(update={"result": '{"labels": [2]}'})])
@@ -246,7 +237,6 @@ def test_what_the_last_tasks_found_is_kept_once() -> None:
 def test_a_completed_execution_without_a_row_is_left_out_of_its_parts() -> None:
     """Its time counts all the same; that its row is missing is told."""
     trial = FinishedDags(2)
-    trial.sent()
     trial.execution(0)
     trial.execution(1, fork_rows(event_text(1), 1_000)[:3])
     result, _, window = _analysed(trial)
@@ -257,7 +247,6 @@ def test_a_completed_execution_without_a_row_is_left_out_of_its_parts() -> None:
 def test_times_may_lie_before_others_on_other_clocks() -> None:
     """A sandbox's clock may be behind: the barrier is negative then, and is told as it is."""
     trial = FinishedDags(1)
-    trial.sent()
     rows = fork_rows(event_text())
     early = rows[3].model_copy(update={"began_ns": ORIGIN_NS + 64 * MS})
     trial.execution(0, [*rows[:3], early])
@@ -269,7 +258,6 @@ def test_times_may_lie_before_others_on_other_clocks() -> None:
 def test_an_execution_that_no_writer_tells_of_is_found_by_its_rows() -> None:
     """A writer that ended early leaves tasks behind; what is no execution of the trial's DAGs is none of them."""
     trial = FinishedDags(1)
-    trial.sent()
     spec, services = trial.memory.services.trial(trial.ref), trial.memory.services
     joined = read_records(spec, services.runs, services.table).joined
     left = {event_text(7), event_text(0, CANARY_PHASE), event_text(0, 5), "nonsense"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 from tests.samples.dags import dataflow_trial
-from tests.samples.finished_dags import FORK, FinishedDags
+from tests.samples.finished_dags import FORK, slower_each_time
 
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.plan import TrialPlan, TrialSpec
@@ -23,11 +23,7 @@ TODAY = "us-east-1, none older than"
 @pytest.fixture(scope="module")
 def measured() -> TrialSummary:
     """One trial of eight executions."""
-    trial = FinishedDags(8)
-    trial.sent()
-    for number, slower_ms in enumerate((3, 6, 1, 4, 7, 0, 5, 2)):
-        trial.execution(number, slower_ms=slower_ms)
-    return trial.result().summary
+    return slower_each_time().result().summary
 
 
 def _as(summary: TrialSummary, name: str, p50: Estimate, perf: Estimate, **fields: Any) -> TrialSummary:  # noqa: ANN401 -- a summary's fields

@@ -11,7 +11,6 @@ import pytest
 from tests.samples.dataflow_findings import (
     DAGS,
     EXECUTIONS,
-    MEDIA,
     SHOWN,
     dataflow_results,
     media_answers,
@@ -42,11 +41,15 @@ def summary_of(results: tuple[TrialResult, ...] = RESULTS) -> RunSummary:
     return sample_summary(results, "quick-dataflow").model_copy(update=SHOWN)
 
 
+def findings_of(result: TrialResult) -> DataflowFindings:
+    """Return what a trial of DAGs shows."""
+    assert result.summary.dataflow is not None
+    return result.summary.dataflow
+
+
 def with_objects(**counts: int) -> tuple[TrialResult, ...]:
     """Return the results with other objects in the first trial."""
-    found = RESULTS[0].summary.dataflow
-    assert isinstance(found, DataflowFindings)
-    broken = found.model_copy(update={"objects": object_accounting(DAGS, **counts)})
+    broken = findings_of(RESULTS[0]).model_copy(update={"objects": object_accounting(DAGS, **counts)})
     return (changed(RESULTS[0], dataflow=broken), *RESULTS[1:])
 
 
@@ -148,8 +151,7 @@ def test_repeats_share_one_bar_and_one_drawing_of_tasks() -> None:
 
 def without_whole(result: TrialResult) -> TrialResult:
     """Return a trial none of whose executions has completed."""
-    found = result.summary.dataflow
-    assert isinstance(found, DataflowFindings)
+    found = findings_of(result)
     windows = tuple(
         window.model_copy(update={"n": 0, "edges": (), "stages": (), "path": (), "critical": ()})
         for window in found.windows
@@ -168,8 +170,7 @@ def test_a_store_at_which_all_executions_failed_hides_no_other() -> None:
 
 def test_trials_whose_dags_of_one_name_differ_are_drawn_with_the_edges_of_each() -> None:
     """A plan may give another trial a DAG of the same name with a stage less."""
-    found = RESULTS[1].summary.dataflow
-    assert isinstance(found, DataflowFindings)
+    found = findings_of(RESULTS[1])
     windows = tuple(window.model_copy(update={"edges": window.edges[1:]}) for window in found.windows)
     results = (
         RESULTS[0],
@@ -232,10 +233,8 @@ def test_end_to_end_time_is_one_time_and_execution_latency_is_the_other(page: st
 
 def test_what_the_tasks_of_a_stage_found_stands_together() -> None:
     """Six labels are one row; what all of them say stands once."""
-    found = RESULTS[0].summary.dataflow
-    assert found is not None
     results = {f"video/classify-{task}": f'{{"label": {task}, "right": true}}' for task in (1, 0, 2)}
-    shown = found.model_copy(update={"results": results, "differing": ("video/classify-2",)})
+    shown = findings_of(RESULTS[0]).model_copy(update={"results": results, "differing": ("video/classify-2",)})
     assert list(result_rows(shown)) == [("video/classify, 3 tasks", "label = 0 1 2, right = true", False)]
 
 
@@ -283,4 +282,3 @@ def test_a_sentence_on_objects_adds_up() -> None:
         "1 still in the store at the trial's tear-down, "
         "180 of 186 reads made"
     )
-    assert MEDIA[0].emulated

@@ -211,6 +211,7 @@ def _replication(spec: TrialSpec, published: Published, groups: dict[str, DagGro
     trial, over_trial = published.trial or spec.group or spec.name, published.over_trial or ""
     names = [name for name in (trial, over_trial) if name]
     emulated = [name for name in names if name in groups and groups[name].first.emulated]
+    caveat = f"the store of {' and '.join(emulated)} is emulated: its times say nothing about AWS"
     ours, ours_idle = (_ours(published, place, names, groups, idle=idle) for idle in (False, True))
     twice, number = published.metric in _BOTH_READINGS, published.number
     fields = {
@@ -226,9 +227,7 @@ def _replication(spec: TrialSpec, published: Published, groups: dict[str, DagGro
         "ours_idle": ours_idle if twice else None,
         "ratio": ours.over(number),
         "ratio_idle": ours_idle.over(number) if twice else None,
-        "caveat": f"the store of {' and '.join(emulated)} is emulated: its times say nothing about AWS"
-        if emulated
-        else "",
+        "caveat": caveat if emulated else "",
     }
     return DagReplication.model_validate(fields)
 
