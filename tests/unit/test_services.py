@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.support.fake_clock import START_NS, FakeClock
 
+import stepbench.observability  # noqa: F401 -- its logger writes to the stream of its import, which is to outlive a test
 from stepbench import services
 from stepbench.contracts.tasks import AnalyseTrialInput
 from stepbench.errors import MOST_CHARACTERS, StepbenchError, TargetUnavailableError
