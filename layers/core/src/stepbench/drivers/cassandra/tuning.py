@@ -12,8 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.tuning import RELEASED, RESTARTED_FOR, AppliedConfiguration, EffectiveConfiguration
-from stepbench.drivers.access import ServerLimits
-from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, keyspace_of
+from stepbench.drivers.cassandra.access import CassandraAccess, keyspace_of
 from stepbench.drivers.cassandra.control import node_control
 from stepbench.drivers.protocol import uncancellable
 from stepbench.errors import TargetUnavailableError
@@ -72,12 +71,11 @@ class CassandraTuning:
         settings: Settings,
         clock: Clock,
         *,
-        limits: ServerLimits = DEFAULT_LIMITS,
         control: NodeControl | None = None,
     ) -> None:
         self._keyspace = keyspace_of(spec.tag)
         self._settings = settings
-        self._access = CassandraAccess(spec, settings, clock, limits)
+        self._access = CassandraAccess(spec, settings, clock)
         self._control = control
 
     async def effective(self) -> EffectiveConfiguration:

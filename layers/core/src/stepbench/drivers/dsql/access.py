@@ -21,7 +21,7 @@ from psycopg import sql
 
 from stepbench.contracts.target import DsqlTarget, PostgresqlTarget
 from stepbench.drivers.access import Endpoint, endpoint_error, parse_endpoint
-from stepbench.drivers.sql.access import CONTROL_LIMIT_S, Access, Tls, find_authorities
+from stepbench.drivers.sql.access import Access, Tls, find_authorities
 from stepbench.drivers.sql.executor import CONFLICTS, pause_s
 from stepbench.errors import TargetUnavailableError
 
@@ -140,24 +140,20 @@ class DsqlCluster(NamedTuple):
         raise endpoint_error(None, f"this stack knows no {kind} cluster of Aurora DSQL in {region}", remedy)
 
 
-def cluster_access(
-    cluster: DsqlCluster, settings: Settings, clock: Clock, login: Login, control_limit_s: float = CONTROL_LIMIT_S
-) -> Access:
+def cluster_access(cluster: DsqlCluster, settings: Settings, clock: Clock, login: Login) -> Access:
     """Return the functions' access (`DATABASE_ROLE`, action DbConnect), or the one of `ADMIN` (DbConnectAdmin)."""
     tokens = Tokens(signer(cluster, login), clock)
     tls = Tls(wanted=True, authority=settings.tls_authority or find_authorities(cluster.endpoint.host))
-    return token_access(cluster.endpoint, tokens, tls, login, control_limit_s)
+    return token_access(cluster.endpoint, tokens, tls, login)
 
 
-def token_access(
-    endpoint: Endpoint, tokens: Tokens, tls: Tls, login: Login, control_limit_s: float = CONTROL_LIMIT_S
-) -> Access:
+def token_access(endpoint: Endpoint, tokens: Tokens, tls: Tls, login: Login) -> Access:
     """Return an access to one cluster, whose sessions each have a fresh token for a password."""
 
     async def read_login() -> tuple[str, str]:
         return login, await tokens.fresh()
 
-    return Access("Aurora DSQL", endpoint, read_login, tls, control_limit_s)
+    return Access("Aurora DSQL", endpoint, read_login, tls)
 
 
 def region_of(host: str) -> str:

@@ -26,7 +26,7 @@ from psycopg import sql
 from stepbench.contracts.target import DsqlTarget
 from stepbench.drivers.dsql.access import DATABASE_ROLE, SCHEMA, DsqlCluster, cluster_access, execute_ddl
 from stepbench.drivers.sql import CREATE_ROWS, Table, table_of_rows
-from stepbench.drivers.sql.access import CONTROL_LIMIT_S, WRITE_LIMIT_S, PermanentErrors
+from stepbench.drivers.sql.access import WRITE_LIMIT_S, PermanentErrors
 from stepbench.drivers.sql.operations import Database, SqlOperations, workload_of
 from stepbench.workload.operations import Contents
 
@@ -60,7 +60,6 @@ class DsqlOperations(SqlOperations):
         clock: Clock,
         *,
         answer_limit_s: float = WRITE_LIMIT_S,
-        control_limit_s: float = CONTROL_LIMIT_S,
     ) -> None:
         """
         `answer_limit_s`: when a statement is given up.
@@ -73,7 +72,7 @@ class DsqlOperations(SqlOperations):
         table = table_of_rows(name) if shape == "row" else Table(name, sql.SQL(""), merged)
         cluster = DsqlCluster.of(spec, settings)
         self._region, self._active_after_s = cluster.region, cluster.active_after_s
-        access = cluster_access(cluster, settings, clock, DATABASE_ROLE, control_limit_s)
+        access = cluster_access(cluster, settings, clock, DATABASE_ROLE)
         sizes = PRELOAD_ROWS, PRELOAD_BYTES, PRELOAD_SESSIONS
         super().__init__(spec, clock, Database(access, _PERMANENT, table, *sizes), answer_limit_s)
 

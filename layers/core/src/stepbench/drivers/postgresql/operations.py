@@ -211,7 +211,6 @@ class PostgresqlOperations(SqlOperations):
         clock: Clock,
         *,
         answer_limit_s: float = WRITE_LIMIT_S,
-        control_limit_s: float = CONTROL_LIMIT_S,
     ) -> None:
         """
         `answer_limit_s`: when a statement is given up; the server's own limit is `STATEMENT_LIMIT_MS`.
@@ -229,7 +228,7 @@ class PostgresqlOperations(SqlOperations):
         else:
             merged = sql.SQL("value || $2::text::jsonb")
             self._type, table = sql.SQL("jsonb"), Table(name, sql.SQL("::text::jsonb"), merged)
-        access = trial_access(spec, settings, control_limit_s)
+        access = trial_access(spec, settings)
         sizes = _PRELOAD_ROWS, _PRELOAD_BYTES, _PRELOAD_SESSIONS
         super().__init__(spec, clock, Database(access, _PERMANENT, table, *sizes, SESSION_OPTIONS), answer_limit_s)
 

@@ -53,13 +53,12 @@ class S3Blobs(TimedBlobs):
         settings: Settings,
         clock: Clock,
         *,
-        connect_s: float = _CONNECT_S,
         stall_s: float = _STALL_S,
     ) -> None:
         self._spec = spec
         self._settings = settings
         self._clock = clock
-        self._limits_s = connect_s, stall_s
+        self._stall_s = stall_s
         self._bucket = settings.target_bucket
         self._prefix = f"{spec.tag}/"
         endpoint = spec.offered.target.endpoint or settings.aws_endpoint_url
@@ -132,13 +131,12 @@ class S3Blobs(TimedBlobs):
         return self._credentials
 
     async def _connect(self, _bucket: str) -> HttpStream:
-        connect_s, stall_s = self._limits_s
         address = self._address
         if address.tls and self._context is None:
             self._context = await asyncio.to_thread(tls_context, os.environ.get("AWS_CA_BUNDLE") or None)
-        async with asyncio.timeout(connect_s):
+        async with asyncio.timeout(_CONNECT_S):
             server = ServerAddress(address.host, address.port, self._context)
-            build = partial(HttpStream, stall_s=stall_s)
+            build = partial(HttpStream, stall_s=self._stall_s)
             return (await dial(server, self._clock, build)).connection
 
     async def _put(self, key: str, view: memoryview, times: TransferTimes) -> Verdict:

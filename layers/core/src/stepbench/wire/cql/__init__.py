@@ -132,7 +132,7 @@ def execute(identity: bytes, consistency: Consistency, values: Values) -> CqlReq
     return CqlRequest(Opcode.EXECUTE, _short_bytes(identity) + _parameters(consistency, values, _SKIP_METADATA))
 
 
-def read_head(data: bytes, at: int = 0, most_bytes: int = MAX_FRAME_BYTES) -> FrameHead:
+def read_head(data: bytes, at: int = 0) -> FrameHead:
     """
     Return the head that begins there; `HEAD_BYTES` of it are there.
 
@@ -140,7 +140,7 @@ def read_head(data: bytes, at: int = 0, most_bytes: int = MAX_FRAME_BYTES) -> Fr
         MalformedCqlError: no answer of version 4, a compressed one, or one that is too long.
     """
     version, flags, stream, opcode, length = _HEAD.unpack_from(data, at)
-    if version != _ANSWER or not 0 <= length <= most_bytes or flags & _COMPRESSED:
+    if version != _ANSWER or not 0 <= length <= MAX_FRAME_BYTES or flags & _COMPRESSED:
         message = f"a frame of version {version:#04x}, flags {flags:#04x} and {length:,} bytes is none of ours"
         raise MalformedCqlError(message)
     return FrameHead(flags, stream, opcode, length)
@@ -149,8 +149,7 @@ def read_head(data: bytes, at: int = 0, most_bytes: int = MAX_FRAME_BYTES) -> Fr
 class CqlReader:
     """Cuts a stream of bytes into frames."""
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        self._most = max_frame_bytes
+    def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[CqlFrame]:
@@ -163,7 +162,7 @@ class CqlReader:
         data = self._rest + data if self._rest else data
         frames, at = [], 0
         while len(data) - at >= _HEAD.size:
-            flags, stream, opcode, length = read_head(data, at, self._most)
+            flags, stream, opcode, length = read_head(data, at)
             end = at + _HEAD.size + length
             if end > len(data):
                 break
