@@ -21,6 +21,7 @@ from stepbench.experiments.transfer.analysis.modes import (
     find_steady,
 )
 from stepbench.experiments.transfer.analysis.reads import moment_of, pairs_of
+from stepbench.experiments.transfer.words import NAMES
 from stepbench.model.errors import most_frequent
 from stepbench.records.formats.transfer_columns import FAILED, OK, UNKNOWN, UNTOLD
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from stepbench.records.formats.transfer_columns import TransferColumns
 
 
-PLATFORM_NAMES = {"lambda": "Lambda", "fargate": "Fargate"}
-SOURCE_NAMES = {"s3": "S3", "efs": "EFS"}
 WEEKDAYS = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
 LEAST_OF_TEN = 10
 SHOWN_MIB = 500
@@ -51,7 +50,7 @@ def answer(cells: Sequence[TransferCell], pairs: Sequence[TransferPair]) -> tupl
 
 
 def _name(of: TransferCell | TransferPair) -> str:
-    return f"from {SOURCE_NAMES[of.source]} to {PLATFORM_NAMES[of.platform]}"
+    return f"from {NAMES[of.source]} to {NAMES[of.platform]}"
 
 
 def _describe_time(cells: Sequence[TransferCell]) -> str:
