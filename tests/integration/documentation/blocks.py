@@ -27,7 +27,7 @@ NO_COMMANDS = {
     "tools/cli     ": "the map of rooms, which tests/layout/test_imports.py compares with the order of imports",
     "offered  = sent+unsent": "a definition; records that obey it: tests/integration/stages/test_after_load.py",
     "flowchart LR": "a drawing; Mermaid's parser is not among the tools",
-    "flowchart TB": "drawings that tests/unit/tools/documents/test_console.py compares with what is generated",
+    "flowchart TB": "drawings that tests/unit/tools/documents/test_pages.py compares with what is generated",
 }
 """Blocks that nobody types, by how they begin (blanks do not count), and what holds them to the truth."""
 

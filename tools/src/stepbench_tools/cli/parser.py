@@ -29,7 +29,7 @@ from stepbench_tools.cli.command import (
 from stepbench_tools.local.streams import dropping_messages, keeping_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stepbench_tools.cli.command import Argument
 
@@ -134,7 +134,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=f"Exit codes: {EXIT_CODES}.",
     )
     parser.add_argument("--version", action="version", version=f"stepbench {stepbench.__version__}")
-    _add_argument_group(parser, VOLUME)
+    _add_arguments(parser, (VOLUME,))
     parser.set_defaults(quiet=False, verbose=False, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
@@ -146,25 +146,19 @@ def _add_command(commands: Any, command: Command) -> None:  # noqa: ANN401 -- ar
     description = f"{command.text[0].upper()}{command.text[1:]}."
     parser = commands.add_parser(command.name, help=command.text, description=description, epilog=command.epilog)
     parser.set_defaults(command=command.run)
-    for entry in (*command.arguments, VOLUME):
-        if isinstance(entry, OneOf):
-            _add_argument_group(parser, entry)
-        else:
-            _add_argument(parser, entry)
+    _add_arguments(parser, (*command.arguments, VOLUME))
     if command.commands:
         inner = parser.add_subparsers(title="commands", metavar="COMMAND")
         for below in command.commands:
             _add_command(inner, below)
 
 
-def _add_argument_group(parser: argparse.ArgumentParser, one_of: OneOf) -> None:
-    group = parser.add_mutually_exclusive_group()
-    for entry in one_of.arguments:
-        _add_argument(group, entry)
-
-
-def _add_argument(parser: Any, entry: Argument) -> None:  # noqa: ANN401 -- a parser, or a group of argparse's
-    parser.add_argument(*entry.names, **entry.options)
+def _add_arguments(parser: Any, entries: Iterable[Argument | OneOf]) -> None:  # noqa: ANN401 -- or a group of argparse's
+    for entry in entries:
+        if isinstance(entry, OneOf):
+            _add_arguments(parser.add_mutually_exclusive_group(), entry.arguments)
+        else:
+            parser.add_argument(*entry.names, **entry.options)
 
 
 def _run_command(options: argparse.Namespace) -> int:
