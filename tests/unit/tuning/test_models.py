@@ -1,4 +1,4 @@
-"""Where a trial's model comes from."""
+"""Where a trial's model comes from, and H(W, C): what was measured comes back, and nothing is promised in between."""
 
 from __future__ import annotations
 

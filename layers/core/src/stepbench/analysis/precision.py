@@ -42,6 +42,7 @@ PENDING_S = 60.0
 GROWTH = 1.25
 SHORTEST_PAUSE_S = 5.0
 _REASONS = {
+    "sure": "was sure",
     "max_events": "went on to its longest without being sure",
     "cancelled": "was cancelled before it was sure",
     "writers_gone": "lost all its writers before it was sure",
@@ -122,10 +123,9 @@ def stopped_phases(evidence: Evidence, windows: Sequence[WindowResult]) -> Itera
         first = next((window for window in windows if window.phase == phase.name), None)
         final = relative_width(getattr(first.latency_ms, phase.until.metric)) if first else None
         offered_s = evidence.records.offered_s(number)
-        why = "was sure" if reason == "sure" else _REASONS[reason]
         count = counted(len(looks.looks), "look")
         text = (
-            f"Phase {phase.name} {why}: after {offered_s:.0f} s and {count}, the interval of "
+            f"Phase {phase.name} {_REASONS[reason]}: after {offered_s:.0f} s and {count}, the interval of "
             f"{phase.until.metric} was {_percent(last.relative_width if last else None)} wide, where "
             f"{_percent(phase.until.relative_width)} was asked for; over all its events it is {_percent(final)}."
         )

@@ -72,7 +72,7 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float, studied: str =
         b: what is judged.
         tolerance: a share above 0; what is shown to be worse by more than this is a regression. Shares of lost events
             and of errors have none: more of them is a regression as soon as it is shown.
-        studied: what may differ (see `likeness.compare_sides`). Of two groups of different names that is the one
+        studied: what may differ (see `pairs.compare_sides`). Of two groups of different names that is the one
             setting in which they differ.
     """
     of_a, of_b = a.groups(), b.groups()

@@ -151,11 +151,8 @@ class _Density:
             max(float(values.min()), -_REACH) - 2, min(float(values.max()), _REACH) + 2, _GRID + 1
         )
         self._at = (self._edges[1:] + self._edges[:-1]) / 2
+        self._step = float(self._edges[1] - self._edges[0])
         self._sample = _Resamples(np.histogram(values, self._edges)[0][None], self._step)
-
-    @property
-    def _step(self) -> float:
-        return float(self._edges[1] - self._edges[0])
 
     def shape(self, bandwidth: float) -> tuple[Values, Values]:
         """Return the estimate's local maxima and, one fewer, the minima between them, ascending."""
