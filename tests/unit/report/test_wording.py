@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 from tests.samples.results import sample_manifest
 
 import stepbench
+import stepbench_tools
 from stepbench.experiments.report.page import render_page
 
-PACKAGE = Path(stepbench.__file__).parent
+PACKAGE, TOOLS = (Path(str(package.__file__)).parent for package in (stepbench, stepbench_tools))
 WORDS = sorted(
     path
-    for room in ("analysis", "report", "stats", "local", "cli")
-    for path in (PACKAGE / room).rglob("*")
+    for room in (PACKAGE / "analysis", PACKAGE / "report", PACKAGE / "stats", TOOLS / "local", TOOLS / "cli")
+    for path in room.rglob("*")
     if path.suffix in {".py", ".j2", ".js"} and "charts.json" not in path.name
 )
 RETIRED = {

@@ -81,12 +81,6 @@ def problem_details(error: ApiError, request_id: str) -> ProblemDetails:
     )
 
 
-def problem_response(error: ApiError, request_id: str) -> Response[str]:
-    """Return the response that reports an error."""
-    details = problem_details(error, request_id)
-    return Response(status_code=details.status, content_type=CONTENT_TYPE, body=details.model_dump_json())
-
-
 _ASSUMED = re.compile(r"arn:[\w-]+:sts::(?P<account>\d+):assumed-(?P<kind>role)/(?P<name>[^/]+)/.*")
 _ENTITY = re.compile(
     r"arn:[\w-]+:(?:iam|sts)::(?P<account>\d+):(?P<kind>role|user|federated-user)/(?:.*/)?(?P<name>[^/]+)"
@@ -192,8 +186,10 @@ def new_resolver(show_page: ShowPage = lambda _path, _error: None) -> APIGateway
         def answer(error: Exception) -> Response[str]:
             event = app.current_event
             reported = api_error_of(error, event)
-            request_id = str(event.raw_event.get("requestContext", {}).get("requestId", ""))
-            return show_page(event.path, reported) or problem_response(reported, request_id)
+            if page := show_page(event.path, reported):
+                return page
+            details = problem_details(reported, str(event.raw_event.get("requestContext", {}).get("requestId", "")))
+            return Response(details.status, CONTENT_TYPE, details.model_dump_json())
 
         return answer
 
@@ -241,10 +237,6 @@ def answer_json(model: BaseModel, status: HTTPStatus = HTTPStatus.OK) -> Respons
     return Response(status, JSON, model, headers=dict(FRESH))
 
 
-def _plan_error(error: PlanError, _event: BaseProxyEvent) -> ApiError:
-    return ApiError(ErrorKind.REFUSED, "nothing was created", error.problems)
-
-
 def _bad_parameter(error: RequestValidationError, _event: BaseProxyEvent) -> ApiError:
     problems = [
         Problem(
@@ -268,15 +260,11 @@ def _mistake(error: Exception, _event: BaseProxyEvent) -> ApiError:
     return ApiError(ErrorKind.MISTAKE, "its log has more, under this id")
 
 
-def _unknown_path(_error: NotFoundError, event: BaseProxyEvent) -> ApiError:
-    return ApiError(ErrorKind.NOT_FOUND, f"{event.http_method} {event.path} is no route")
-
-
 _REPORTED_AS: Mapping[type[Exception], Callable[[Any, BaseProxyEvent], ApiError]] = {
     ApiError: lambda error, _event: error,
-    PlanError: _plan_error,
+    PlanError: lambda error, _event: ApiError(ErrorKind.REFUSED, "nothing was created", error.problems),
     RequestValidationError: _bad_parameter,
-    NotFoundError: _unknown_path,
+    NotFoundError: lambda _error, event: ApiError(ErrorKind.NOT_FOUND, f"{event.http_method} {event.path} is no route"),
     RecordsUnavailableError: _unavailable,
     ClientError: _unavailable,
     BotoCoreError: _unavailable,

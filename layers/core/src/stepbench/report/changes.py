@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from stepbench import digits
@@ -59,16 +59,16 @@ class StepGap:
 def describe_comparison(trial: TrialSummary, comparison: Comparison, phases: Sequence[PhaseSpan] = ()) -> str:
     """Describe what became of the median, then of the spread and the tail, and where the step need not be the cause."""
     step = step_between(comparison, phases)
-    lead = _lead(trial, comparison, step)
+    lead, (a, b) = _lead(trial, comparison, step), _compared_windows(trial, comparison)
     median, spread, tail = comparison.median_ratio, comparison.iqr_ratio, comparison.tail_ratio
     if median.value is None:
         return f"{lead} the median cannot be compared: {median.reason or 'no value'}."
-    sentences = [f"{lead} the median was {digits.effect(median)}{_medians(trial, comparison)}{_no_difference(median)}."]
+    sentences = [f"{lead} the median was {digits.effect(median)}{_medians(a, b)}{_no_difference(median)}."]
     for what, ratio in (("The interquartile range", spread), ("p90 over median", tail)):
         if ratio.value is not None:
             said = digits.effect(ratio, above="as large")
             sentences.append(f"{what} was {said}{_no_difference(ratio)}.")
-    load, blamed = (step[1:], "the step") if step else (_loads(trial, comparison), "the load")
+    load, blamed = (step[1:], "the step") if step else (loads(a, b) if a and b else (0, 0), "the load")
     why = other_cause(median, comparison.median_shift_ms.value, load, trial.floor_ms, blamed)
     return " ".join([*sentences, why.sentence] if why else sentences)
 
@@ -102,11 +102,6 @@ def describe_change(change: ChangePoint, steps_s: Sequence[float] = ()) -> str:
     return f"changes{levels} at {at}{_from_step(change.at_s.value, steps_s)} ({p})"
 
 
-def series_name(change: ChangePoint) -> str:
-    """Return the name of the change point's series."""
-    return _SERIES[change.series]
-
-
 def format_level(change: ChangePoint, value: float | None) -> str:
     """Format a value of the change point's series, with its unit."""
     if value is None:
@@ -129,9 +124,9 @@ def step_gap(bins: RateBins, step_s: float) -> StepGap:
     """Find the gap around a step at so many seconds of the phase; bins after the last event due do not count."""
     first, last = bins_around(bins, step_s)
     best: list[int] = []
-    for run in _runs(bins.sent[first:last]):
-        places = [first + place for place in run]
-        if len(places) > len(best):
+    for silent, run in groupby(range(first, last), key=lambda place: bins.sent[place] == 0):
+        places = list(run)
+        if silent and len(places) > len(best):
             best = places
     return StepGap(step_s, len(best), sum(bins.offered[place] for place in best), bins.bin_s)
 
@@ -152,30 +147,20 @@ def _lead(trial: TrialSummary, comparison: Comparison, step: tuple[float, float,
     return f"After the step from {digits.rate(before)}/s to {digits.rate(after)}/s"
 
 
-def _medians(trial: TrialSummary, comparison: Comparison) -> str:
+def _medians(a: WindowResult | None, b: WindowResult | None) -> str:
     """Format the two medians of which the ratio is; empty where they are not known."""
-    a, b = (_find_window(trial, *place) for place in _places(comparison))
-    values = [window.latency_ms.p50.value for window in (b, a) if window is not None]
-    known = [digits.latency(value) for value in values if value is not None]
-    return f", {known[0]} against {known[1]}" if len(known) == 2 else ""  # noqa: PLR2004 -- both
+    if a is None or b is None or a.latency_ms.p50.value is None or b.latency_ms.p50.value is None:
+        return ""
+    return f", {digits.latency(b.latency_ms.p50.value)} against {digits.latency(a.latency_ms.p50.value)}"
 
 
 def _no_difference(ratio: Estimate) -> str:
     return ", so no difference is shown" if holds_one(ratio) else ""
 
 
-def _loads(trial: TrialSummary, comparison: Comparison) -> tuple[float, float]:
-    """Return the loads of the two windows; 0 and 0 where one is not known."""
-    a, b = (_find_window(trial, *place) for place in _places(comparison))
-    return loads(a, b) if a and b else (0, 0)
-
-
-def _places(comparison: Comparison) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (comparison.phase_a, comparison.a), (comparison.phase_b, comparison.b)
-
-
-def _find_window(trial: TrialSummary, phase: str, name: str) -> WindowResult | None:
-    return next((window for window in trial.windows if (window.phase, window.name) == (phase, name)), None)
+def _compared_windows(trial: TrialSummary, comparison: Comparison) -> tuple[WindowResult | None, WindowResult | None]:
+    found = {(window.phase, window.name): window for window in trial.windows}
+    return found.get((comparison.phase_a, comparison.a)), found.get((comparison.phase_b, comparison.b))
 
 
 def _from_step(at_s: float, steps_s: Sequence[float]) -> str:
@@ -186,19 +171,6 @@ def _from_step(at_s: float, steps_s: Sequence[float]) -> str:
     if away_s < 0.005:  # noqa: PLR2004 -- half of a hundredth, the finest that is printed
         return ", at the step"
     return f", {digits.fixed(away_s, 2)} s {'after' if at_s > step_s else 'before'} the step"
-
-
-def _runs(sent: Sequence[int]) -> list[list[int]]:
-    """Return the places of each run of empty bins."""
-    runs: list[list[int]] = []
-    for place, number in enumerate(sent):
-        if number:
-            continue
-        if runs and runs[-1][-1] == place - 1:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    return runs
 
 
 def compared_sentences(run: RunView) -> Iterator[doc.Node]:
@@ -258,7 +230,7 @@ def _changed(view: TrialView, each: ChangePoint) -> doc.Row:
         numbers.p_value(each.p_value),
     )
     data: doc.Data = {"trial": trial.index, "phase": each.phase, "series": each.series}
-    return doc.Row(doc.head(f"{view.label}, {series_name(each)}", trial, f"phase {each.phase}"), cells, data)
+    return doc.Row(doc.head(f"{view.label}, {_SERIES[each.series]}", trial, f"phase {each.phase}"), cells, data)
 
 
 def step_starts(span: PhaseSpan | None) -> tuple[float, ...]:

@@ -87,21 +87,13 @@ def javascript() -> str:
     The function's layer has it ready. Elsewhere it is bundled, once per process: the bundler starts a JavaScript engine
     and takes 4 s of a processor.
     """
-    return for_script(_shipped() or _bundled())
-
-
-def _shipped() -> str | None:
     try:
-        return files("stepbench_drawing").joinpath("vega.js").read_text("utf-8")
+        text = files("stepbench_drawing").joinpath("vega.js").read_text("utf-8")
     except ModuleNotFoundError:
-        return None
+        import vl_convert  # noqa: PLC0415 -- not in the function's layers
 
-
-def _bundled() -> str:
-    import vl_convert  # noqa: PLC0415 -- not in the function's layers
-
-    bundle: str = vl_convert.javascript_bundle(_SNIPPET)
-    return bundle
+        text = vl_convert.javascript_bundle(_SNIPPET)
+    return for_script(text)
 
 
 @lru_cache(maxsize=1)
