@@ -7,8 +7,8 @@ function that plans loads no template. The type checker holds each to its protoc
 
 from __future__ import annotations
 
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Never, Protocol, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Never, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -218,9 +218,11 @@ class Deferred(Generic[Part_co]):
     """A part of an experiment, at "package:module" or "module:function", which is imported when it is asked for."""
 
     def __init__(self, reference: str) -> None:
-        self._name = reference.replace(":", ".")
+        self._where, _, self._name = reference.partition(":")
 
     def __get__(self, experiment: object, room: type | None = None) -> Part_co:
         """Return the part."""
-        part: Part_co = resolve_name(self._name)
-        return part
+        part: Any = getattr(import_module(self._where), self._name, None)
+        if part is None:
+            part = import_module(f"{self._where}.{self._name}")
+        return cast("Part_co", part)
