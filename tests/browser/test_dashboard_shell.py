@@ -15,7 +15,7 @@ import pytest
 from tests.chromium import chromium, new_context
 from tests.samples.services import MemoryServices
 
-from stepbench.api import app, dashboard
+from stepbench.api import app, resolver
 from stepbench.contracts.api import Progress
 from stepbench.contracts.runs import RunRecord
 from stepbench.records.storage.run_register import RunQuery
@@ -101,8 +101,7 @@ def memory() -> MemoryServices:
 def page(memory: MemoryServices) -> Iterator[Page]:
     """Return the page of somebody who has just opened the API's address."""
     with pytest.MonkeyPatch.context() as patch, ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
-        for module in (app, dashboard):
-            patch.setattr(module, "connect", lambda *_: memory.services)
+        patch.setattr(resolver, "connect", lambda *_: memory.services)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
