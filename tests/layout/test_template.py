@@ -36,17 +36,17 @@ from stepbench.stages import (
     bootstrap_dsql,
     collect_logs,
     drop_results,
+    leftovers,
     prepare_target,
     refresh_sandboxes,
     seed_files,
     sweep_targets,
     target_driver,
-    tear_down_target,
     watch_changes,
 )
-from stepbench.stages.await_turn import REGRESSION_DETECTED, SOURCE, event_detail
 from stepbench.stages.receive_events import BUCKET_RETRY, TABLE_RETRY
 from stepbench.stages.run_writer import Bench
+from stepbench.stages.turns import REGRESSION_DETECTED, SOURCE, event_detail
 from stepbench.stages.watch_changes import WatchPace
 from stepbench.workload.operations import Contents
 from stepbench_tools.documents.pages import updated
@@ -442,7 +442,7 @@ def test_a_writer_ends_before_its_function() -> None:
     assert needed_s <= FUNCTIONS["RunWriter"]["Timeout"]
 
 
-TEAR_DOWN_S = tear_down_target.CALL_LIMIT_S + max(CONTROL_LIMIT_S, 2 * TEAR_DOWN_TURN_S + DEFRAGMENT_LIMIT_S)
+TEAR_DOWN_S = leftovers.CALL_LIMIT_S + max(CONTROL_LIMIT_S, 2 * TEAR_DOWN_TURN_S + DEFRAGMENT_LIMIT_S)
 FORMER_S = prepare_target.FORMER_LIMIT_S + TEAR_DOWN_S
 LARGEST_FILE_S = 300
 """To make one of 5,000 MiB, and to send or write it."""

@@ -296,7 +296,7 @@ def _failures(roles: Roles) -> Iterator[Call]:
     mapping = f"arn:aws:lambda:{REGION}:{ACCOUNT}:event-source-mapping:1234"
     function = {"lambda:FunctionArn": roles.arn("ReceiveEventsFunction")}
     yield Call("PrepareTargetFunction", "lambda:DeleteEventSourceMapping", mapping, why, function)
-    why = "the target is held: PrepareTarget asks whether the holder's execution is over: stages/tear_down_target.py"
+    why = "the target is held: PrepareTarget asks whether the holder's execution is over: stages/leftovers.py"
     execution = f"arn:aws:states:{REGION}:{ACCOUNT}:execution:{roles.stack}-Trial:run"
     yield Call("PrepareTargetFunction", "states:DescribeExecution", execution, why)
 

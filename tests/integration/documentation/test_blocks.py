@@ -31,7 +31,7 @@ from stepbench.errors import PlanError
 from stepbench.planning import find_plan, parse_plan
 from stepbench.planning.changes import Changes
 from stepbench.planning.requests import parse_request, requested_plan
-from stepbench.stages import await_turn
+from stepbench.stages import turns
 from stepbench_tools.cli.inputs import read_plan
 from stepbench_tools.cli.parser import build_parser
 from stepbench_tools.documents.openapi import openapi
@@ -311,9 +311,9 @@ def is_policy(found: dict[str, Any]) -> None:
 
 def is_event_pattern(found: dict[str, Any]) -> None:
     """Look up the source and the kinds of events, and the fields that they are chosen by."""
-    assert found["source"] == [await_turn.SOURCE]
-    assert set(found["detail-type"]) <= {await_turn.REGRESSION_DETECTED, await_turn.RUN_FAILED}
-    assert found["detail"].keys() <= {"stack", *await_turn._FIELDS}
+    assert found["source"] == [turns.SOURCE]
+    assert set(found["detail-type"]) <= {turns.REGRESSION_DETECTED, turns.RUN_FAILED}
+    assert found["detail"].keys() <= {"stack", *turns._FIELDS}
 
 
 def is_problem(found: dict[str, Any]) -> None:

@@ -14,7 +14,8 @@ from tests.samples.services import MemoryServices, fail, small_plan, stored_tria
 from stepbench.contracts.runs import MAX_TARGETS, AwaitTurnInput, QueueEntry, RunRecord
 from stepbench.errors import PlanError, RecordsUnavailableError, RunEndedError
 from stepbench.planning.wall_time import ahead_of
-from stepbench.stages.await_turn import await_turn, leave, let_in
+from stepbench.stages.await_turn import await_turn
+from stepbench.stages.turns import leave, let_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

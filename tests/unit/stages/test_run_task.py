@@ -16,8 +16,8 @@ from stepbench.errors import RecordsUnavailableError, TaskFailedError, TrialCanc
 from stepbench.model.request import Outcome
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import StoredTasks
+from stepbench.stages.leftovers import alive
 from stepbench.stages.run_task import CancellationWatcher, run_task
-from stepbench.stages.tear_down_target import alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,9 +19,10 @@ from stepbench.contracts.tuning import AppliedConfiguration, EffectiveConfigurat
 from stepbench.errors import TargetUnavailableError, TrialCancelledError
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import DagRows
-from stepbench.stages import scale_target as stage_module
-from stepbench.stages.scale_target import SCALE_LIMIT_S, restore_released, scale_target, tune_store
+from stepbench.stages import tune_store as stage_module
+from stepbench.stages.scale_target import SCALE_LIMIT_S, scale_target
 from stepbench.stages.target_driver import UNDO_LIMIT_S, UNDO_POLL_S
+from stepbench.stages.tune_store import restore_released, tune_store
 
 if TYPE_CHECKING:
     from stepbench.contracts.phase import Scale

@@ -13,7 +13,8 @@ from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import PreparedTarget, RemainingObjects, StateError, TearDownTargetInput, TornDown
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage import layout
-from stepbench.stages.tear_down_target import CALL_LIMIT_S, ENDED, failure_of, tear_down_target
+from stepbench.stages.leftovers import CALL_LIMIT_S, ENDED
+from stepbench.stages.tear_down_target import failure_of, tear_down_target
 
 SECOND_NS = 10**9
 BROKEN = StateError(Error="TargetUnavailableError", Cause="no canary")

@@ -20,7 +20,7 @@ from stepbench.planning.requests import run_record
 from stepbench.planning.wall_time import ahead_of, expected_starts
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunQuery
-from stepbench.stages.await_turn import execution_arn
+from stepbench.stages.turns import execution_arn
 from stepbench.stages.validate_plan import admit, enter_run
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from stepbench.errors import has_query
 from stepbench.observability import logger, put_spent
 from stepbench.records.storage import layout
 from stepbench.services import LONG_CALLS
-from stepbench.stages.await_turn import REGRESSION_DETECTED, RUN_FAILED, RUN_SUCCEEDED, announce, leave
+from stepbench.stages.turns import REGRESSION_DETECTED, RUN_FAILED, RUN_SUCCEEDED, announce, leave
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,6 +29,7 @@ from stepbench.errors import (
 from stepbench.experiments.registry import experiment_of
 from stepbench.observability import logger
 from stepbench.records.storage import layout
+from stepbench.stages.leftovers import CAUSE_CHARS, cancel, finish, is_over, remove, tear_down
 from stepbench.stages.target_driver import (
     connect_limit_s,
     poll,
@@ -36,7 +37,6 @@ from stepbench.stages.target_driver import (
     refuse_if_cancelled,
     undo_if_cancelled,
 )
-from stepbench.stages.tear_down_target import CAUSE_CHARS, cancel, finish, is_over, remove, tear_down
 from stepbench.workload.topology import wide_levels
 
 if TYPE_CHECKING:

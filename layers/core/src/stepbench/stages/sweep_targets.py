@@ -14,17 +14,8 @@ from stepbench.contracts.runs import ConcludeRunInput, SweepTargetsInput, SweepT
 from stepbench.errors import StepbenchError, TargetBusyError, shortened
 from stepbench.observability import TARGETS_PENDING, TARGETS_SWEPT, logger, put_metric
 from stepbench.records.storage import layout
-from stepbench.stages.await_turn import execution_arn
-from stepbench.stages.tear_down_target import (
-    ABORTED,
-    CAUSE_CHARS,
-    GONE,
-    RUNNING,
-    cancel,
-    execution_status,
-    finish,
-    is_over,
-)
+from stepbench.stages.leftovers import ABORTED, CAUSE_CHARS, GONE, RUNNING, cancel, execution_status, finish, is_over
+from stepbench.stages.turns import execution_arn
 
 if TYPE_CHECKING:
     from stepbench.records.storage.trial_table import Lease

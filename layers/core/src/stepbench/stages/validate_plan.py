@@ -28,7 +28,7 @@ from stepbench.planning.wall_time import overheads_of
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import Budgets, OverBudgetError
 from stepbench.stages.application_traces import resolve_traces
-from stepbench.stages.await_turn import RUN_FAILED, announce
+from stepbench.stages.turns import RUN_FAILED, announce
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,7 +26,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.records.storage.watch_log import WatchLog
-from stepbench.stages.tear_down_target import alive
+from stepbench.stages.leftovers import alive
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
