@@ -122,7 +122,7 @@ class RunView(Contract):
     team: TeamName
     caller: str
     source: Literal["api", "console", "schedule"]
-    plan: str
+    plan: str = Field(description="The plan's name; empty where the plan could not be read.")
     state: RunState
     submitted_at: AwareDatetime
     started_at: AwareDatetime | None = None

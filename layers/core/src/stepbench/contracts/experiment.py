@@ -6,7 +6,12 @@ from typing import Literal, NamedTuple
 
 ExperimentName = Literal["trigger", "operations", "transfer", "dataflow"]
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-"""The quantiles that every latency has, and their probabilities."""
+"""
+The quantiles that every latency has, and their probabilities.
+
+One more here is a field of `Latency`, a column of each table, and changes the intervals of all above it
+(`Sample.autocorrelation_time`). A table that wants one of its own asks for it: `Sample.estimate(q)`.
+"""
 HEADLINE_QUANTILES = ("p50", "p90", "p95", "p99")
 """Those that stand in the headline; p99.9 takes ten times as many events as p99."""
 

@@ -87,7 +87,7 @@ def find_lost_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]
     if lost > 0 and arrives:
         events = counted(lost, "acknowledged event")
         text = f"{events} had not arrived {limit} after the last acknowledgement ({late} came later)."
-        remedy = "Look at the on-failure queues; raise drain_limit_s."
+        remedy = "See whether the function ran, by its log and throttles; raise drain_limit_s if it was late."
         if findings.cancelled:
             text = f"{events} had not arrived after {limit}, when the run was stopped."
             remedy = STOPPED_REMEDY
