@@ -35,7 +35,8 @@ from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.postgresql.operations import PostgresqlOperations
 from stepbench.load.closed_loop import Offer
-from stepbench.model.request import Outcome, Request, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request
 from stepbench_tools.local.stores import wheel_folder
 from stepbench_tools.local.stores.certificates import make_certificates
 from stepbench_tools.local.stores.postgresql import TLS_WHEEL, discard_postgresql, start_postgresql_with_tls

@@ -40,7 +40,7 @@ OF_PRESET = {dag["name"]: dag for dag in json.loads(find_plan("quick-dataflow"))
 MOST_USD = 20.0
 """Of tasks that all took their whole time-outs."""
 WIDE = 41
-"""Tasks of a level that has executions of its own: see `workload.executions`."""
+"""Tasks of a level that has executions of its own: see `workload.topology`."""
 
 
 def _wide(task: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -234,6 +235,14 @@ def test_the_charts_sources_need_no_library_but_their_own() -> None:
     own = {name for name in names if _floor(name) and not name.startswith("charts/")}
     assert own == {f"report/{name}" for name in ("BOX_QUANTILES", "BOX_ROW_PX", "MATRIX_ROW_PX", "SHARE_ROW_PX")}
     assert list(_imports(ast.parse((PACKAGE / "report/__init__.py").read_text()))) == []
+
+
+@pytest.mark.parametrize("stage", ["analyse_trial", "await_arrivals", "check_precision", "render_report"])
+def test_what_only_reads_records_does_not_wait_for_asyncio(stage: str) -> None:
+    """Each cold start would: what a request is stands apart from how one is awaited."""
+    program = f"import sys, stepbench.stages.{stage}; print('asyncio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "False\n"
 
 
 def test_nothing_is_called_utils() -> None:

@@ -14,17 +14,8 @@ from stepbench.contracts.identity import parse_event_id
 from stepbench.contracts.workload import Kind
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import NOT_FOUND, WITHDRAWN
-from stepbench.model.request import (
-    Change,
-    ChangeBatch,
-    ConnectionParts,
-    CoroutineRequest,
-    Outcome,
-    PendingRequest,
-    Request,
-    Result,
-    WithdrawnError,
-)
+from stepbench.model.pending import CoroutineRequest, WithdrawnError
+from stepbench.model.request import Change, ChangeBatch, ConnectionParts, Outcome, PendingRequest, Request, Result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence

@@ -19,7 +19,8 @@ from tests.support.contracts.watch import watch
 from tests.support.fault_proxy import Cut, Replace, Rule, fault_proxy, plain
 
 from stepbench.contracts.workload import Kind
-from stepbench.model.request import Outcome, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -49,7 +49,8 @@ from stepbench.drivers.etcd.cluster import EtcdLimits
 from stepbench.drivers.postgresql.trigger import PostgresqlDriver
 from stepbench.drivers.s3.trigger import S3Driver
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import Outcome, Result, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator

@@ -21,7 +21,8 @@ from stepbench.load.closed_loop import Client, ClosedLoop, LoopBounds, Offer
 from stepbench.load.process import run_measuring
 from stepbench.load.recorder import GrowingRecorder
 from stepbench.load.timer import best_timer
-from stepbench.model.request import CoroutineRequest, Outcome, Request, Result, perform
+from stepbench.model.pending import CoroutineRequest, perform
+from stepbench.model.request import Outcome, Request, Result
 from stepbench.records.formats.columns import Rows
 from stepbench.settings import Settings
 from stepbench.workload.arrivals import think_times_ns

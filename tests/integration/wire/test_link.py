@@ -16,7 +16,8 @@ from tests.support.example_store.connection import ParsedConnection, dial_parsed
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.access import AddressBook
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import Outcome, result_of
+from stepbench.model.pending import result_of
+from stepbench.model.request import Outcome
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.link import LinkedRequest, Links
 from stepbench.wire.socket import ask_for_stamps, receive_stamped

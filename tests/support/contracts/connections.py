@@ -38,7 +38,8 @@ from tests.support.fault_proxy import Drop, Rule, fault_proxy
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Warmable
 from stepbench.load.process import gc_paused
-from stepbench.model.request import Outcome, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome
 from stepbench.workload.choices import INSERTED
 
 if TYPE_CHECKING:

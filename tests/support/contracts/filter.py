@@ -19,7 +19,8 @@ from tests.support.contracts.trigger_subject import KEY_BYTES, VALUE_BYTES, Trig
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, parse_event_id, put_key
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.preload import preloaded_value
-from stepbench.model.request import Outcome, Request, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request
 from stepbench.workload.payloads import Payloads, all_matching
 
 if TYPE_CHECKING:

@@ -38,7 +38,8 @@ from tests.support.contracts.values import ValuesContract
 
 from stepbench.contracts.workload import Kind
 from stepbench.load.process import gc_paused
-from stepbench.model.request import Outcome, Result, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Result
 from stepbench.workload.choices import INSERTED
 from stepbench.workload.products import UPDATED
 

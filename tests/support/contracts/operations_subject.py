@@ -16,7 +16,8 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Driver, Warmable
-from stepbench.model.request import Outcome, Request, Result, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request, Result
 from stepbench.workload.operations import Contents
 
 if TYPE_CHECKING:

@@ -39,7 +39,8 @@ from tests.support.contracts.trigger_subject import (
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, parse_event_id, update_key
 from stepbench.contracts.workload import Kind
-from stepbench.model.request import Outcome, Request, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec

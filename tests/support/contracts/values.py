@@ -22,7 +22,8 @@ from tests.support.contracts.operations_subject import (
 from tests.support.contracts.trigger_subject import declared
 
 from stepbench.contracts.workload import Kind
-from stepbench.model.request import Outcome, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome
 from stepbench.workload.checks import WHOLE_EVERY
 from stepbench.workload.products import json_blob
 

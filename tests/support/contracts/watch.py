@@ -27,7 +27,8 @@ from stepbench.contracts.identity import EventId, delete_key
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Watchable
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import Outcome, Request, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

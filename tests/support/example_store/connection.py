@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from stepbench.errors import StepbenchError
 from stepbench.model.errors import GARBAGE, UNASKED, WITHDRAWN, connect_error
-from stepbench.model.request import ConnectionParts, Outcome, Result, WithdrawnError
+from stepbench.model.pending import WithdrawnError
+from stepbench.model.request import ConnectionParts, Outcome, Result
 from stepbench.wire.answers import InOrderConnection, settle
 from stepbench.wire.connect import dial
 from stepbench.wire.socket import OutgoingBytes

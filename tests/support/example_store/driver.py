@@ -13,7 +13,8 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.access import AddressBook, choose_endpoint, control_connection, parse_endpoint, unavailable
 from stepbench.drivers.preload import preload_keys, preload_records, write_each
 from stepbench.model.errors import CONNECTION_CLOSED, CONNECTION_RESET, NOT_FOUND, connect_error
-from stepbench.model.request import Change, ChangeBatch, CoroutineRequest, Outcome
+from stepbench.model.pending import CoroutineRequest
+from stepbench.model.request import Change, ChangeBatch, Outcome
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.link import LinkedRequest, Links
 from stepbench.workload.checks import RecordCheck

@@ -26,7 +26,8 @@ from stepbench.load.open_loop import ABANDON_TIMEOUT_S, CANCEL_DRAIN_S
 from stepbench.load.recorder import GrowingRecorder
 from stepbench.load.timer import LoopTimer
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN
-from stepbench.model.request import CoroutineRequest, Outcome, Request, Result
+from stepbench.model.pending import CoroutineRequest
+from stepbench.model.request import Outcome, Request, Result
 from stepbench.records.formats.columns import Rows
 
 if TYPE_CHECKING:

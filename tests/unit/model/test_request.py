@@ -12,16 +12,8 @@ from tests.support.memory_driver import MemoryDriver
 from stepbench.contracts.workload import Kind
 from stepbench.load.process import gc_paused
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN, driver_error
-from stepbench.model.request import (
-    CoroutineRequest,
-    FailedRequest,
-    Outcome,
-    Request,
-    Result,
-    WithdrawnError,
-    perform,
-    result_of,
-)
+from stepbench.model.pending import CoroutineRequest, WithdrawnError, perform, result_of
+from stepbench.model.request import FailedRequest, Outcome, Request, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

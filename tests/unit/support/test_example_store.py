@@ -20,7 +20,7 @@ from tests.unit.support.conftest import SETTINGS, ExampleSubject
 from stepbench.clock import SystemClock
 from stepbench.contracts.workload import Kind
 from stepbench.errors import PlanError
-from stepbench.model.request import perform
+from stepbench.model.pending import perform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,8 @@ from stepbench.contracts.phase import Scale
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Scalable, Watchable
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import Outcome, Request, Result, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request, Result
 
 
 def test_it_answers_as_ordered() -> None:

@@ -25,7 +25,8 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.access import ServerLimits
 from stepbench.drivers.cassandra.access import keyspace_of
 from stepbench.drivers.cassandra.operations import CassandraOperations
-from stepbench.model.request import Outcome, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome
 from stepbench.settings import Settings
 from stepbench.wire.cql.answers import Row
 from stepbench.wire.cql.connection import CqlRefusedError

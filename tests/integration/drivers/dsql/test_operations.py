@@ -48,7 +48,8 @@ from stepbench.drivers.sql.access import Tls
 from stepbench.drivers.sql.connection import refusal_error
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.model.errors import NOT_FOUND
-from stepbench.model.request import Outcome, Result, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Result
 from stepbench.settings import Settings
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.certificates import make_certificates

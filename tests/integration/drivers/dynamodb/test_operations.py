@@ -27,7 +27,8 @@ from stepbench.drivers.aws import ANSWER_LIMIT_S
 from stepbench.drivers.dynamodb.operations import BATCH_ITEMS, PRELOAD_LANES, OperationRequests
 from stepbench.drivers.protocol import Scalable
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import CoroutineRequest, Outcome, perform, result_of
+from stepbench.model.pending import CoroutineRequest, perform, result_of
+from stepbench.model.request import Outcome
 from stepbench.wire.http1.aws import SignedRequest
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from stepbench.clock import AnchoredClock
 from stepbench.drivers.dynamodb.trigger import SameSandboxDriver
 from stepbench.errors import PlanError
 from stepbench.experiments.registry import build_driver
-from stepbench.model.request import Outcome, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from stepbench.contracts.phase import Scale
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Scalable
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import Outcome, Request, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request
 from stepbench.records.formats.deliveries import parse_delivery
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from tests.support.contracts.life import running, until_torn_down
 from tests.support.contracts.trigger_subject import contract_spec, contract_write
 
 from stepbench.contracts.workload import Kind
-from stepbench.model.request import Outcome, Request, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.wheels import start_etcd
 

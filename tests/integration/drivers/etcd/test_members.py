@@ -18,7 +18,8 @@ from tests.support.contracts.trigger_subject import contract_spec, contract_writ
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd.cluster import EtcdLimits
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import Outcome, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.wheels import start_etcd_members
 

@@ -26,7 +26,8 @@ from stepbench.drivers import preload as preloading
 from stepbench.drivers.etcd.operations import EtcdOperations
 from stepbench.drivers.etcd.store import PRELOAD_LANES
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import CoroutineRequest, Outcome, Request, perform
+from stepbench.model.pending import CoroutineRequest, perform
+from stepbench.model.request import Outcome, Request
 from stepbench.wire.http2.grpc_answer import GrpcStatus
 
 if TYPE_CHECKING:

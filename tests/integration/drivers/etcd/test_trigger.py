@@ -22,7 +22,8 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd.cluster import EtcdLimits
 from stepbench.drivers.etcd.trigger import EtcdDriver
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
-from stepbench.model.request import Outcome, Request, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.programs import run_program
 from stepbench_tools.local.stores import wheel_folder

@@ -19,7 +19,8 @@ from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 from stepbench.drivers.sql.executor import pause_s
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import Outcome, Request, WithdrawnError, perform
+from stepbench.model.pending import WithdrawnError, perform
+from stepbench.model.request import Outcome, Request
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.certificates import make_certificates
 from stepbench_tools.local.stores.postgresql import TLS_WHEEL, discard_postgresql, install, serve

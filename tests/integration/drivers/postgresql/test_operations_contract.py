@@ -23,7 +23,8 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.postgresql.operations import PostgresqlOperations
 from stepbench.drivers.sql.access import WRITE_LIMIT_S
 from stepbench.model.errors import NO_ANSWER
-from stepbench.model.request import Outcome, Request, Result, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request, Result
 
 if TYPE_CHECKING:
     from tests.support.contracts.operations_subject import Stored

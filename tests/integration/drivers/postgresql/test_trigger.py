@@ -25,7 +25,8 @@ from stepbench.contracts.identity import EVENT_ID_CHARS, EventId, delete_key, up
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.postgresql.operations import trial_access
 from stepbench.errors import PlanError, TargetUnavailableError
-from stepbench.model.request import Outcome, Request, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request
 from stepbench.settings import Settings
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.postgresql import discard_postgresql, start_postgresql

@@ -24,7 +24,8 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.redis.commands import CommandRequest
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.model.errors import WITHDRAWN
-from stepbench.model.request import CoroutineRequest, Outcome, Request, Result, perform, result_of
+from stepbench.model.pending import CoroutineRequest, perform, result_of
+from stepbench.model.request import Outcome, Request, Result
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.stores.certificates import make_certificates
 from stepbench_tools.local.stores.wheels import start_redis_with_tls

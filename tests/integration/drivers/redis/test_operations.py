@@ -19,7 +19,8 @@ from tests.support.fault_proxy import Cut, Delay, Drop, FaultProxy, Rule, fault_
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.redis.keys import RedisKeys
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import Outcome, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome
 from stepbench_tools.local.processes import terminate
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from stepbench.contracts.identity import CANARY_PHASE, EventId, put_key
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.reference.trigger import ReferenceDriver
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import Outcome, Request, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request
 from stepbench.settings import Settings
 from stepbench_tools.calibration.truth import read_truth
 from stepbench_tools.local.processes import terminate

@@ -19,7 +19,8 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Driver
 from stepbench.drivers.s3.trigger import S3Driver
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import CoroutineRequest, Outcome, PendingRequest, Request, Result, perform, result_of
+from stepbench.model.pending import CoroutineRequest, perform, result_of
+from stepbench.model.request import Outcome, PendingRequest, Request, Result
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

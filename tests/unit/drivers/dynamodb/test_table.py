@@ -27,7 +27,7 @@ from stepbench.drivers.postgresql.operations import BEFORE, Bounds, ClusterCapac
 from stepbench.drivers.postgresql.trigger import PostgresqlDriver
 from stepbench.drivers.s3.trigger import S3Driver
 from stepbench.errors import PlanError, TargetUnavailableError
-from stepbench.model.request import perform
+from stepbench.model.pending import perform
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from stepbench.clock import SystemClock
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.preload import preloads
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.request import CoroutineRequest, Outcome, PendingRequest, Request, Result
+from stepbench.model.pending import CoroutineRequest
+from stepbench.model.request import Outcome, PendingRequest, Request, Result
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec

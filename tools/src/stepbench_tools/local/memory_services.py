@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import stat
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -123,6 +125,18 @@ class FolderFiles(MutableMapping[str, bytes]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def __contains__(self, key: object) -> bool:
+        return (self._folder / str(key).removeprefix(self._prefix)).is_file()
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Return the size in bytes of each file under a prefix, in order of their keys; reads none of them."""
+        found = {}
+        for path in (self._folder / prefix.removeprefix(self._prefix)).rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # a draft, or somebody has removed it since
+                if stat.S_ISREG((status := path.stat()).st_mode):
+                    found[f"{self._prefix}{path.relative_to(self._folder).as_posix()}"] = status.st_size
+        return dict(sorted(found.items()))
+
 
 class MemoryBucket:
     """The bucket does as much of a boto3 S3 client as `RunStore` uses; its objects are in memory, or files."""
@@ -140,9 +154,10 @@ class MemoryBucket:
 
     def get_object(self, *, Key: str, **_: object) -> dict[str, io.BytesIO]:  # noqa: N803 -- boto3's
         """Return one object, or raise the error that S3 answers."""
-        if Key not in self.objects:
-            raise ClientError({"Error": {"Code": "NoSuchKey", "Message": Key}}, "GetObject")
-        return {"Body": io.BytesIO(self.objects[Key])}
+        try:
+            return {"Body": io.BytesIO(self.objects[Key])}
+        except KeyError:
+            raise ClientError({"Error": {"Code": "NoSuchKey", "Message": Key}}, "GetObject") from None
 
     def get_paginator(self, _operation: str) -> MemoryBucket:
         """Return the paginator of `list_objects_v2`, which has one page."""
@@ -150,13 +165,18 @@ class MemoryBucket:
 
     def paginate(self, *, Prefix: str, Delimiter: str = "", **_: object) -> Iterator[Item]:  # noqa: N803 -- boto3's
         """Yield keys and sizes under a prefix, or the folders right below it."""
-        keys = [key for key in sorted(self.objects) if key.startswith(Prefix)]
+        sizes = self._sizes(Prefix)
         if not Delimiter:
-            yield {"Contents": [{"Key": key, "Size": len(self.objects[key])} for key in keys]}
+            yield {"Contents": [{"Key": key, "Size": size} for key, size in sizes.items()]}
             return
-        names = (key.removeprefix(Prefix).partition(Delimiter) for key in keys)
+        names = (key.removeprefix(Prefix).partition(Delimiter) for key in sizes)
         folders = dict.fromkeys(f"{Prefix}{name}{Delimiter}" for name, delimiter, _ in names if delimiter)
         yield {"CommonPrefixes": [{"Prefix": folder} for folder in folders]}
+
+    def _sizes(self, prefix: str) -> dict[str, int]:
+        if isinstance(self.objects, FolderFiles):
+            return self.objects.sizes(prefix)
+        return {key: len(self.objects[key]) for key in sorted(self.objects) if key.startswith(prefix)}
 
 
 class MemoryServices:

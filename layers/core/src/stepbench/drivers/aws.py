@@ -15,8 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, SSLError
 from botocore.parsers import ResponseParserError
 
-from stepbench.drivers.access import library_fault, parse_endpoint, resolve, unavailable
-from stepbench.drivers.protocol import uncancellable
+from stepbench.drivers.access import library_fault, parse_endpoint, resolve, unavailable, uncancellable
 from stepbench.errors import StepbenchError, TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import TIMEOUT
 from stepbench.wire.http1.aws import CredentialSource, SignedClient

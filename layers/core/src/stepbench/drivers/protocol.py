@@ -13,10 +13,9 @@ PrepareTarget finds out whether the store answers: they raise within some second
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from stepbench.clock import Clock
 from stepbench.contracts.phase import Scale
@@ -28,8 +27,6 @@ from stepbench.settings import Settings
 
 if TYPE_CHECKING:
     from stepbench.drivers.blobs import BlobStore
-
-T = TypeVar("T")
 
 
 class Driver(Protocol):
@@ -242,24 +239,3 @@ async def in_turn(*steps: Callable[[], Awaitable[bool]]) -> bool:
     if failures:
         raise failures[0]
     return done
-
-
-async def uncancellable(work: Awaitable[T]) -> T:
-    """
-    Return what the work returns, or raise what it raises; a cancellation meanwhile takes effect at its end.
-
-    It is for work that a cancellation would only stop watching: a call in a thread goes on all the same, and so does
-    what a server has been sent. Give it nothing without a time limit of its own.
-    """
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is None:
-        return task.result()
-    if not task.cancelled():
-        task.exception()  # nobody will ask for it, and asyncio would complain
-    raise cancelled

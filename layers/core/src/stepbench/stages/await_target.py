@@ -13,7 +13,8 @@ from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.experiments.protocol import IN_A_ROW
 from stepbench.experiments.registry import experiment_of
-from stepbench.model.request import Outcome, Request, Result, perform
+from stepbench.model.pending import perform
+from stepbench.model.request import Outcome, Request, Result
 from stepbench.records.formats.t4_items import parse_item
 from stepbench.stages.prepare_target import delivery_limit_s
 from stepbench.stages.target_driver import find_unreached, open_driver, poll, refuse_if_cancelled

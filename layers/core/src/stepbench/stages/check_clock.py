@@ -24,7 +24,8 @@ from stepbench.drivers.aws import open_wire
 from stepbench.drivers.dynamodb.items import ItemRequests
 from stepbench.errors import TargetUnavailableError
 from stepbench.load.process import measuring_runner
-from stepbench.model.request import Outcome, Request, Result, result_of
+from stepbench.model.pending import result_of
+from stepbench.model.request import Outcome, Request, Result
 from stepbench.services import Services, connect
 from stepbench.stages.receive_events import open_receiver, receive_events
 from stepbench.wire.http1.pool import PoolLimits, parse_address

@@ -32,6 +32,7 @@ from stepbench.records.storage import layout
 from stepbench.stages.leftovers import CAUSE_CHARS, cancel, finish, is_over, remove, tear_down
 from stepbench.stages.target_driver import (
     connect_limit_s,
+    find_unreached,
     poll,
     reach_target,
     refuse_if_cancelled,
@@ -177,7 +178,7 @@ def _tear_down_former(holder: Lease, spec: TrialSpec, services: Services, build:
     cancel(holder.tag, f"trial {spec.index + 1} of its run has begun", services)
     former = TrialRef(run_id=holder.run_id, trial=holder.trial, tag=holder.tag)
     until_ns = services.clock.now_ns() + FORMER_LIMIT_S * 10**9
-    limit_s = connect_limit_s(spec, services)
+    limit_s = connect_limit_s(find_unreached(spec, services), services)
     try:
         return poll(lambda: tear_down(former, services, build=build, limit_s=limit_s), until_ns, POLL_S, services)
     except TargetUnavailableError as error:

@@ -57,7 +57,7 @@ _LASTING = {
 }
 """What a second try finds as it was, and what to do about it."""
 _FILE_MODE = 0o666
-"""The kernel reports which pages of a file are in memory to who may write it (see `page_cache` of the program)."""
+"""The kernel reports which pages of a file are in memory to who may write it (see `sources` of the program)."""
 
 
 class File(NamedTuple):

@@ -112,7 +112,8 @@ def reach_target(spec: TrialSpec, services: Services, build: BuildDriver | None 
     """
     reach_s = EMULATED_REACH_LIMIT_S if services.settings.emulator else REACH_LIMIT_S
     until_ns = services.clock.now_ns() + reach_s * 10**9
-    earlier, limit_s = find_unreached(spec, services), connect_limit_s(spec, services)
+    earlier = find_unreached(spec, services)
+    limit_s = connect_limit_s(earlier, services)
     with ExitStack() as stack:
         while True:
             try:
@@ -143,9 +144,9 @@ def _open_answering(
     return opened
 
 
-def connect_limit_s(spec: TrialSpec, services: Services) -> float:
+def connect_limit_s(earlier: str, services: Services) -> float:
     """Return how long the store has to answer: not long if it has not answered an earlier trial of the run."""
-    if not find_unreached(spec, services):
+    if not earlier:
         return STEP_LIMIT_S
     return EMULATED_SINGLE_TRY_LIMIT_S if services.settings.emulator else SINGLE_TRY_LIMIT_S
 

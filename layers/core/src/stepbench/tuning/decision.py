@@ -176,7 +176,7 @@ class Analyser:
             "reconfiguration_s": self.away_s(old, new),
             "reconfigure": pays,
         }
-        return _unweighed(moment, ahead, change, mode, reason).model_copy(update=update)
+        return TuningDecision.model_validate({**vars(_unweighed(moment, ahead, change, mode, reason)), **update})
 
 
 def as_given(

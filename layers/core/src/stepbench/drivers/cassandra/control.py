@@ -2,7 +2,7 @@
 A node's operator: what only somebody on its host can ask of Cassandra, here and on AWS.
 
 CQL reads settings and changes none, and JMX is on the host's loopback. So two commands go to something beside the
-node: on this machine a server on loopback (`local/stores/cassandra/control.py`), on AWS a document of the stack that
+node: on this machine a server on loopback (`local/stores/cassandra/__main__.py`), on AWS a document of the stack that
 Systems Manager's Run Command runs (`stacks/cassandra.yaml`), which can do nothing else.
 """
 

@@ -36,7 +36,8 @@ from stepbench.drivers.cassandra.statements import (
 )
 from stepbench.drivers.preload import preload_records
 from stepbench.errors import StepbenchError, TargetUnavailableError
-from stepbench.model.request import ConnectionParts, CoroutineRequest, Outcome, Result
+from stepbench.model.pending import CoroutineRequest
+from stepbench.model.request import ConnectionParts, Outcome, Result
 from stepbench.wire import cql
 from stepbench.wire.cql.answers import refusal, rows
 from stepbench.wire.link import Links

@@ -12,9 +12,9 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.tuning import RELEASED, RESTARTED_FOR, AppliedConfiguration, EffectiveConfiguration
+from stepbench.drivers.access import uncancellable
 from stepbench.drivers.cassandra.access import CassandraAccess, keyspace_of
 from stepbench.drivers.cassandra.control import node_control
-from stepbench.drivers.protocol import uncancellable
 from stepbench.errors import TargetUnavailableError
 from stepbench.wire import cql
 

@@ -27,7 +27,8 @@ from stepbench.drivers.dynamodb.table import DynamoDbStore
 from stepbench.drivers.preload import preload_records
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import CONNECTION_CLOSED, NOT_FOUND, connect_error
-from stepbench.model.request import ConnectionParts, CoroutineRequest, Outcome, Request, Result
+from stepbench.model.pending import CoroutineRequest
+from stepbench.model.request import ConnectionParts, Outcome, Request, Result
 from stepbench.wire.http1.aws import SignedRequest, json_error_code, write_result
 from stepbench.wire.http1.connection import HttpExchange
 from stepbench.wire.http1.pool import PoolLimits

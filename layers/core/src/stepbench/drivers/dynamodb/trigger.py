@@ -25,7 +25,8 @@ from stepbench.drivers.preload import preload_keys, write_each
 from stepbench.drivers.protocol import in_turn
 from stepbench.errors import PlanError, Problem, TargetUnavailableError
 from stepbench.model.errors import GARBAGE
-from stepbench.model.request import CoroutineRequest, Outcome, PendingRequest, Result
+from stepbench.model.pending import CoroutineRequest
+from stepbench.model.request import Outcome, PendingRequest, Result
 from stepbench.wire.http1.aws import json_error_code, write_result
 from stepbench.wire.http1.sigv4 import Form
 

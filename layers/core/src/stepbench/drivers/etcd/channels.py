@@ -20,7 +20,8 @@ from stepbench.model.errors import (
     WITHDRAWN,
     ServerRefusalError,
 )
-from stepbench.model.request import CoroutineRequest, Outcome, Result, WithdrawnError
+from stepbench.model.pending import CoroutineRequest, WithdrawnError
+from stepbench.model.request import Outcome, Result
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.wire.http2.grpc_connection import GrpcConnection
 from stepbench.wire.link import Link

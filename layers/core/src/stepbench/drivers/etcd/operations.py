@@ -36,7 +36,8 @@ from stepbench.drivers.etcd.store import PRELOAD_LANES, EtcdStore, Preloading
 from stepbench.drivers.preload import preload_records
 from stepbench.errors import StepbenchError, TargetUnavailableError
 from stepbench.model.errors import GARBAGE, WRONG_VALUE, connect_error
-from stepbench.model.request import ConnectionParts, CoroutineRequest, Outcome, Request, Result
+from stepbench.model.pending import CoroutineRequest
+from stepbench.model.request import ConnectionParts, Outcome, Request, Result
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
 from stepbench.workload.checks import RecordCheck
 from stepbench.workload.products import json_blob

@@ -21,7 +21,8 @@ from stepbench.drivers.redis.commands import CommandRequest, NodeConnector, Node
 from stepbench.drivers.redis.keys import RedisKeys
 from stepbench.errors import StepbenchError, TargetUnavailableError
 from stepbench.model.errors import connect_error
-from stepbench.model.request import ConnectionParts, CoroutineRequest, Outcome, Result
+from stepbench.model.pending import CoroutineRequest
+from stepbench.model.request import ConnectionParts, Outcome, Result
 from stepbench.workload.checks import RecordCheck
 
 if TYPE_CHECKING:

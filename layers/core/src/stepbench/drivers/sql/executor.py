@@ -18,7 +18,8 @@ from stepbench.drivers.sql.pool import ExecutionContext, PreparedExecution, Sess
 from stepbench.drivers.sql.session import SqlSession
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import TIMEOUT, WITHDRAWN
-from stepbench.model.request import CoroutineRequest, Outcome, Result, WithdrawnError
+from stepbench.model.pending import CoroutineRequest, WithdrawnError
+from stepbench.model.request import Outcome, Result
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import WITHDRAWN
-from stepbench.model.request import CoroutineRequest, Outcome, Result
+from stepbench.model.pending import CoroutineRequest
+from stepbench.model.request import Outcome, Result
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

@@ -83,7 +83,7 @@ def read_ahead(keys: Sequence[str], read: Callable[[str], ReadT]) -> Iterator[tu
 
 
 class RunStore:
-    """The results bucket, by key. All failures surface as RecordsUnavailableError with the key (see `refusals`)."""
+    """The results bucket, by key. All failures surface as RecordsUnavailableError with the key (see `unavailable`)."""
 
     def __init__(self, client: S3Client, bucket: str) -> None:
         self._client = client

@@ -124,6 +124,7 @@ class Node:
             process = psutil.Process(self.pid)
             terminate([self.pid], grace_s=grace_s)
             process.wait(_STOP_LIMIT_S)  # its first thread ends before the others
+        self.pid = 0
 
     def nodetool(self, *arguments: str) -> str:
         """Return what Cassandra's tool says to a command. Raises LocalEnvironmentError where it fails."""
