@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from unittest import mock
 
 import psycopg
 from benchmarks import command, rounds
@@ -34,9 +35,12 @@ from psycopg import sql
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.postgresql.operations import PostgresqlOperations
+from stepbench.drivers.sql import operations
 from stepbench.load.closed_loop import Offer
+from stepbench.model.errors import WRONG_VALUE
 from stepbench.model.pending import perform
 from stepbench.model.request import Outcome, Request
+from stepbench.workload.checks import RecordCheck
 from stepbench_tools.local.stores import wheel_folder
 from stepbench_tools.local.stores.certificates import make_certificates
 from stepbench_tools.local.stores.postgresql import TLS_WHEEL, discard_postgresql, start_postgresql_with_tls
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.workload import Workload
 
 
 KEYS, NEW_KEYS, FIRST_KEY = 10_000, 10_000_000, 10**18
@@ -63,6 +68,14 @@ _STATEMENTS = {
     Kind.READ: "SELECT value FROM {table} WHERE key = :key",
     Kind.OVERWRITE: "UPDATE {table} SET value = :value WHERE key = :key",
 }
+
+
+class _TextCheck(RecordCheck):
+    """Every value read is compared with the one text that pgbench can write as well: its keys are numbers."""
+
+    def __init__(self, workload: Workload, tag: str) -> None:
+        super().__init__(workload, tag)
+        self.read = lambda _key, found: "" if found == VALUE.encode() else WRONG_VALUE
 
 
 class Server(NamedTuple):
@@ -176,7 +189,8 @@ class Subject:
         return command.run_program(line, env={**os.environ, **tls})
 
     def _driver(self) -> PostgresqlOperations:
-        return PostgresqlOperations(self._spec, self._settings, AnchoredClock())
+        with mock.patch.object(operations, "RecordCheck", _TextCheck):
+            return PostgresqlOperations(self._spec, self._settings, AnchoredClock())
 
 
 def _number(output: str, after: str) -> float:
