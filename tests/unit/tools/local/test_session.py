@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -29,7 +30,7 @@ from stepbench_tools.local.session import (
     sweep,
 )
 from stepbench_tools.local.state import EnvironmentState, Server, occupied
-from stepbench_tools.local.store_list import NO_CLUSTER, skip_reason, stores_on_demand
+from stepbench_tools.local.store_list import NO_CLUSTER, skip_reason, store_list, stores_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,3 +332,13 @@ def test_the_command_fails_where_something_cannot_be_removed(
 def test_without_an_environment_nothing_is_held(tmp_path: Path) -> None:
     """What there was ended with it."""
     assert running_stack(Paths(tmp_path, tmp_path)) is None
+
+
+def test_the_list_names_the_redis_that_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who reads of Valkey's wheel would leave out the trials with TLS."""
+    monkeypatch.setattr(shutil, "which", {"redis-server": "/opt/redis-server"}.get)
+    (here,) = (row.here for row in store_list() if row.store == "redis")
+    assert here == "real: /opt/redis-server, with TLS and without"
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    (here,) = (row.here for row in store_list() if row.store == "redis")
+    assert here == "real: Valkey from a wheel"

