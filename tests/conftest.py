@@ -33,6 +33,10 @@ pytest.register_assert_rewrite("tests.support.contracts", "tests.samples.estimat
 hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
 
+# Who develops in a container may have these set, and users have not: what they start buffers what it prints.
+for variable in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
+    os.environ.pop(variable, None)
+
 # A Cassandra that starts compiles for longer than it then works; of two compilers the quick one takes a third less.
 # Each JVM says on stderr that it has picked this up.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")

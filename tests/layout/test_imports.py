@@ -24,6 +24,7 @@ PREFIXES = {PACKAGE: "", TOOLS: "tools/", CHARTS: "charts/"}
 """How a module of each package is called here: a room of the core by its name, those of the tools below theirs."""
 FLOORS = (
     "compiled",
+    "deferred",
     "errors",
     "clock",
     "settings",
@@ -123,7 +124,7 @@ def _imports(node: ast.AST, *, types: bool = True) -> Iterator[str]:
         elif isinstance(child, ast.ImportFrom) and child.module:
             yield from (f"{child.module}.{alias.name}" for alias in child.names)
         elif isinstance(child, ast.Constant) and re.fullmatch(r"stepbench[\w.]+:\w+", str(child.value)):
-            yield str(child.value).replace(":", ".")  # as `drivers.protocol.deferred` is given it
+            yield str(child.value).replace(":", ".")  # as `stepbench.deferred` is given it
         yield from _imports(child, types=types)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -38,7 +39,7 @@ NO_SERVER = "http://127.0.0.1:1"
 """Nobody listens on port 1."""
 
 
-class ServedSubject:
+class ServedSubject(ABC):
     """The part of a store's subjects that is the same for all that are reached by host and port; see the contracts'."""
 
     framing: Callable[[], Framing] = staticmethod(plain)
@@ -46,9 +47,9 @@ class ServedSubject:
     def __init__(self, upstream: str) -> None:
         self.upstream = upstream
 
+    @abstractmethod
     def build(self, spec: TrialSpec, endpoint: str, limit_s: float | None = None) -> Any:  # noqa: ANN401 -- each store's own
         """Return a driver, or blobs, of the server at an address; limit_s: how long an operation may take."""
-        raise NotImplementedError
 
     def operable(self, spec: TrialSpec) -> Any:  # noqa: ANN401 -- as `build`
         """Return those of the running server."""

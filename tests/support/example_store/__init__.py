@@ -7,7 +7,8 @@ model in `contracts/target.py`; these stand here, since nothing of the product i
 
 from __future__ import annotations
 
-from stepbench.drivers.protocol import StoreRoom, deferred
+from stepbench.deferred import deferred
+from stepbench.drivers.protocol import StoreRoom
 
 ROOM = StoreRoom(
     lease=lambda _spec, _settings: "",

@@ -73,7 +73,7 @@ def test_so_does_the_time_limit(tmp_path: Path) -> None:
 
 def test_one_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     """The others have their turn."""
-    deaf = child(tmp_path, "import signal, time; signal.signal(2, signal.SIG_IGN); print(); time.sleep(60)")
+    deaf = child(tmp_path, "import signal, time; signal.signal(2, signal.SIG_IGN); print(flush=True); time.sleep(60)")
     with pytest.raises(subprocess.TimeoutExpired):
         benchmarks.awaited(deaf, limit_s=0.01, grace_s=0.01)
     assert deaf.returncode == -signal.SIGKILL

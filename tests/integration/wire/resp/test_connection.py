@@ -135,6 +135,19 @@ async def test_pushes_do_not_answer_commands(valkey_server: LocalStore, connect_
     assert (await connection.call(b"PING")).reply == "PONG"
 
 
+@pytest.mark.parametrize("name", [b"SUBSCRIBE", b"psubscribe", b"SUnsubscribe", b"MONITOR"])
+async def test_what_is_not_answered_once_is_not_called(
+    name: bytes, valkey_server: LocalStore, connect_to: Connect
+) -> None:
+    """The next command would get its answer."""
+    connection = (await connect_to(valkey_server.endpoint)).connection
+    with pytest.raises(ValueError, match="misread"):
+        connection.call(name)
+    with pytest.raises(ValueError, match="misread"):
+        connection.pipeline([(b"PING",), (name,)])
+    assert (await connection.call(b"PING")).reply == "PONG"
+
+
 async def test_an_abandoned_answer_goes_to_nobody(valkey_server: LocalStore, connect_to: Connect) -> None:
     """A cancelled task must not shift the answers of the others."""
     connection = (await connect_to(valkey_server.endpoint)).connection

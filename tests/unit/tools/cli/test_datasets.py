@@ -16,7 +16,7 @@ from stepbench.records.formats.transfer_lines import format_lines
 from stepbench.records.storage.transfer_datasets import read_span, stand_ins_of
 from stepbench_tools.cli import main
 from stepbench_tools.local.datasets import dataset_store
-from stepbench_tools.local.memory_services import FolderFiles, MemoryBucket
+from stepbench_tools.local.memory_services import FolderBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -233,12 +233,10 @@ def test_published_numbers_of_a_plan_stand_beside_a_datasets() -> None:
 
 def test_a_listing_reads_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dataset of years is listed several times before its first row is read."""
-    files = FolderFiles(tmp_path, "runs/")
-    files["runs/a/1"], files["runs/ab/2"] = b"123", b"12345"
+    bucket = FolderBucket(tmp_path, "runs/")
+    bucket.objects.update({"runs/a/1": b"123", "runs/ab/2": b"12345"})
     monkeypatch.delattr(Path, "read_bytes")
-    (page,) = MemoryBucket(files).paginate(Prefix="runs/a/")
+    (page,) = bucket.paginate(Prefix="runs/a/")
     assert page == {"Contents": [{"Key": "runs/a/1", "Size": 3}]}
-    (page,) = MemoryBucket(files).paginate(Prefix="runs/", Delimiter="/")
+    (page,) = bucket.paginate(Prefix="runs/", Delimiter="/")
     assert page == {"CommonPrefixes": [{"Prefix": "runs/a/"}, {"Prefix": "runs/ab/"}]}
-    assert "runs/a/1" in files
-    assert "runs/a" not in files

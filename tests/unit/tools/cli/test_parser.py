@@ -206,3 +206,18 @@ def test_other_shells_get_their_scripts(capsys: pytest.CaptureFixture[str], shel
     text = capsys.readouterr().out
     assert text.startswith(begin)
     assert "quick-unloaded" in text
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "1000.5", "nan"])
+def test_a_tolerance_is_above_0(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """However little, but not none: two runs are never the same."""
+    with pytest.raises(SystemExit):
+        main(["compare", "a", "b", f"--tolerance={given}"])
+    assert f"argument --tolerance: {given} is not above 0 and up to 1,000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["0.00001", "1000"])
+def test_any_tolerance_above_0_is_taken(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the API takes it."""
+    assert main(["compare", "a", "b", f"--tolerance={given}"]) == 2
+    assert "--tolerance" not in capsys.readouterr().err

@@ -44,7 +44,9 @@ def test_each_whole_second_is_told_once_in_per_cent_of_a_core(
 def test_children_count_while_they_run_and_after() -> None:
     """PostgreSQL has a process a connection, and those come and go."""
     spin = "import os\nwhile os.times().user < 0.3: pass"
-    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}]); print(); sys.stdin.read()"
+    parent = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}]); print(flush=True); sys.stdin.read()"
+    )
     command = [sys.executable, "-c", parent]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -79,19 +79,22 @@ def at_least(least: int) -> Callable[[str], int]:
     return count
 
 
-def between(least: float, most: float, kind: Callable[[str], float] = float) -> Callable[[str], float]:
-    """Return what reads a number with bounds, which belong to it."""
+def between(
+    least: float, most: float, kind: Callable[[str], float] = float, *, above: bool = False
+) -> Callable[[str], float]:
+    """Return what reads a number with bounds, which belong to it; with `above` the lower one does not."""
 
     def number(text: str) -> float:
-        if not least <= (value := kind(text)) <= most:
-            message = f"{text} is not between {least:,} and {most:,}"
+        if not least <= (value := kind(text)) <= most or (above and value == least):
+            lower = f"above {least:,} and up to" if above else f"between {least:,} and"
+            message = f"{text} is not {lower} {most:,}"
             raise argparse.ArgumentTypeError(message)
         return value
 
     return number
 
 
-TOLERANCE = between(0.001, 1_000)
+TOLERANCE = between(0, 1_000, above=True)
 """Reads a share in per cent; ten times as slow is no tolerance."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from stepbench.contracts.base import Contract
-from stepbench_tools.local.processes import ProcessId, free_port, identify, start_server
+from stepbench_tools.local.processes import ProcessId, free_port, identify, start_server, terminate
 from stepbench_tools.local.proxy import Server
 from stepbench_tools.local.stack import Upstream, local_stack
 from stepbench_tools.local.state import read_state
@@ -41,7 +41,7 @@ def start_dashboard(paths: Paths) -> str:
     if running is not None and running.process.find():
         return running.address
     _file(paths.data).unlink(missing_ok=True)
-    start_server(
+    pid = start_server(
         "the dashboard has started",
         [sys.executable, "-m", __name__, str(paths.home), str(paths.data)],
         lambda: _find(paths.data) is not None,
@@ -49,6 +49,8 @@ def start_dashboard(paths: Paths) -> str:
         log=paths.logs / "dashboard.log",
     )
     found = _find(paths.data)
+    if found is not None and found.process.pid != pid:  # another command was quicker: one server is enough
+        terminate([pid])
     return found.address if found else ""
 
 

@@ -14,7 +14,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.transfer_datasets import dataset_files, read_span
 from stepbench.records.storage.transfers import dataset_names, first_attempts
-from stepbench_tools.local.memory_services import FolderFiles, MemoryBucket
+from stepbench_tools.local.memory_services import FolderBucket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ MOST_BYTES = 256 * 2**20
 
 def dataset_store(out: Path) -> RunStore:
     """Return the datasets below a folder of runs, as a bucket has them."""
-    return RunStore(cast("S3Client", MemoryBucket(FolderFiles(out / layout.DATASETS, layout.DATASETS))), str(out))
+    return RunStore(cast("S3Client", FolderBucket(out / layout.DATASETS, layout.DATASETS)), str(out))
 
 
 def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:

@@ -27,7 +27,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.transfers import dataset_keys
 from stepbench_tools.local.emulator.server import answers, emulator_name
 from stepbench_tools.local.invoking import SAMPLE_RUN
-from stepbench_tools.local.memory_services import FolderFiles, MemoryBucket, MemoryServices, write_file
+from stepbench_tools.local.memory_services import FolderBucket, MemoryServices, write_file
 from stepbench_tools.local.stack import local_stack
 from stepbench_tools.local.state import read_state
 
@@ -154,8 +154,8 @@ class RunFolder:
         # Optional libraries, and a second of imports that no other command needs.
         from stepbench.stages.render_report import render_report  # noqa: PLC0415
 
-        files = FolderFiles(self.path, layout.run_key(self.run.run_id, ""))
-        memory = MemoryServices(clock, bucket=MemoryBucket(files), emulator=emulator_name() if emulated else "")
+        bucket = FolderBucket(self.path, layout.run_key(self.run.run_id, ""))
+        memory = MemoryServices(clock, bucket=bucket, emulator=emulator_name() if emulated else "")
         runs = memory.services.runs
         runs.put_json(layout.run_key(self.run.run_id, "plan.json"), without_queries(document))
         runs.put_model(layout.run_key(self.run.run_id, "ended.json"), EndedServers(servers=tuple(self.ended)))

@@ -125,21 +125,9 @@ class FolderFiles(MutableMapping[str, bytes]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def __contains__(self, key: object) -> bool:
-        return (self._folder / str(key).removeprefix(self._prefix)).is_file()
-
-    def sizes(self, prefix: str) -> dict[str, int]:
-        """Return the size in bytes of each file under a prefix, in order of their keys; reads none of them."""
-        found = {}
-        for path in (self._folder / prefix.removeprefix(self._prefix)).rglob("*"):
-            with contextlib.suppress(FileNotFoundError):  # a draft, or somebody has removed it since
-                if stat.S_ISREG((status := path.stat()).st_mode):
-                    found[f"{self._prefix}{path.relative_to(self._folder).as_posix()}"] = status.st_size
-        return dict(sorted(found.items()))
-
 
 class MemoryBucket:
-    """The bucket does as much of a boto3 S3 client as `RunStore` uses; its objects are in memory, or files."""
+    """The bucket does as much of a boto3 S3 client as `RunStore` uses; its objects are in memory."""
 
     def __init__(self, objects: MutableMapping[str, bytes] | None = None) -> None:
         self.objects: MutableMapping[str, bytes] = {} if objects is None else objects
@@ -174,9 +162,24 @@ class MemoryBucket:
         yield {"CommonPrefixes": [{"Prefix": folder} for folder in folders]}
 
     def _sizes(self, prefix: str) -> dict[str, int]:
-        if isinstance(self.objects, FolderFiles):
-            return self.objects.sizes(prefix)
+        """Return the size in bytes of each object under a prefix, in order of their keys."""
         return {key: len(self.objects[key]) for key in sorted(self.objects) if key.startswith(prefix)}
+
+
+class FolderBucket(MemoryBucket):
+    """A bucket whose objects are the files below a folder, for which the beginning of all keys stands."""
+
+    def __init__(self, folder: Path, root: str) -> None:
+        super().__init__(FolderFiles(folder, root))
+        self._folder, self._root = folder, root
+
+    def _sizes(self, prefix: str) -> dict[str, int]:
+        found = {}  # without reading a file: a dataset may hold years
+        for path in (self._folder / prefix.removeprefix(self._root)).rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # a draft, or somebody has removed it since
+                if stat.S_ISREG((status := path.stat()).st_mode):
+                    found[f"{self._root}{path.relative_to(self._folder).as_posix()}"] = status.st_size
+        return dict(sorted(found.items()))
 
 
 class MemoryServices:

@@ -72,6 +72,16 @@ def dropping_messages() -> Iterator[None]:
         yield
     finally:
         sys.stderr = before
+        try:
+            before.flush()
+        except (OSError, ValueError):  # ValueError: it has been closed
+            _silence(before)
+
+
+def _silence(stream: TextIO) -> None:
+    """Let go what a stream holds that could not be written: Python tries once more at its exit, and ends with 120."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class DataStream:
@@ -112,8 +122,7 @@ class DataStream:
         except (OSError, ValueError) as error:  # ValueError: it has been closed
             self._gone = True
             self.error = None if isinstance(error, BrokenPipeError) else error
-            with suppress(OSError, ValueError):  # Python tries once more at its exit
-                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            _silence(self._stream)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
@@ -72,8 +73,8 @@ def refuse(broken: Iterable[BrokenRule]) -> None:
 class RuledContract(Contract):
     """A contract with rules that span several of its fields; they are asked once each field is valid by itself."""
 
-    def _broken_rules(self) -> Iterable[BrokenRule]:
-        raise NotImplementedError
+    @abstractmethod
+    def _broken_rules(self) -> Iterable[BrokenRule]: ...
 
     @model_validator(mode="after")
     def _keep_rules(self) -> Self:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from stepbench.deferred import deferred
 from stepbench.drivers.access import library_fault
-from stepbench.drivers.protocol import StoreRoom, deferred
+from stepbench.drivers.protocol import StoreRoom
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ PrepareTarget finds out whether the store answers: they raise within some second
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from stepbench.clock import Clock
@@ -184,16 +183,6 @@ class Meter(Protocol):
 
 BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver]
 BuildBlobs = Callable[[TrialSpec, Settings, Clock], "BlobStore"]
-
-
-def deferred(reference: str) -> Callable[[TrialSpec, Settings, Clock], Any]:
-    """Return the builder at "module:name", a class or a function, which imports the module when it is called."""
-
-    def build(spec: TrialSpec, settings: Settings, clock: Clock) -> Any:  # noqa: ANN401 -- the class's own
-        module, _, name = reference.partition(":")
-        return getattr(import_module(module), name)(spec, settings, clock)
-
-    return build
 
 
 class StoreRoom(NamedTuple):

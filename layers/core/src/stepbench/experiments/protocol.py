@@ -7,8 +7,7 @@ function that plans loads no template. The type checker holds each to its protoc
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Never, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Never, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -209,20 +208,3 @@ class Report(Protocol):
 def nothing(_of: object, /) -> Iterator[Never]:
     """Yield nothing: a report's part that an experiment leaves to what all share."""
     yield from ()
-
-
-Part_co = TypeVar("Part_co", covariant=True)
-
-
-class Deferred(Generic[Part_co]):
-    """A part of an experiment, at "package:module" or "module:function", which is imported when it is asked for."""
-
-    def __init__(self, reference: str) -> None:
-        self._where, _, self._name = reference.partition(":")
-
-    def __get__(self, experiment: object, room: type | None = None) -> Part_co:
-        """Return the part."""
-        part: Any = getattr(import_module(self._where), self._name, None)
-        if part is None:
-            part = import_module(f"{self._where}.{self._name}")
-        return cast("Part_co", part)

@@ -1,6 +1,7 @@
 """Cassandra and ScyllaDB: operations, blobs; the configuration of a Cassandra node that is the stack's own."""
 
-from stepbench.drivers.protocol import StoreRoom, deferred
+from stepbench.deferred import deferred
+from stepbench.drivers.protocol import StoreRoom
 
 ROOM = StoreRoom(
     lease=lambda _spec, settings: settings.cassandra_endpoint,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import DsqlTarget
-from stepbench.drivers.protocol import StoreRoom, deferred
+from stepbench.deferred import deferred
+from stepbench.drivers.protocol import StoreRoom
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.capacity import Metric
+from stepbench.deferred import deferred
 from stepbench.drivers.metering import read_utilisation
-from stepbench.drivers.protocol import Reading, StoreRoom, deferred
+from stepbench.drivers.protocol import Reading, StoreRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,7 @@
 """etcd: Watch, and operations."""
 
-from stepbench.drivers.protocol import StoreRoom, deferred
+from stepbench.deferred import deferred
+from stepbench.drivers.protocol import StoreRoom
 
 ROOM = StoreRoom(
     lease=lambda _spec, settings: settings.etcd_endpoint,

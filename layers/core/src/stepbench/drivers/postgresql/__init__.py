@@ -1,7 +1,8 @@
 """PostgreSQL and Aurora: a trigger that calls Lambda, and operations."""
 
+from stepbench.deferred import deferred
 from stepbench.drivers.access import stack_endpoint
-from stepbench.drivers.protocol import StoreRoom, deferred
+from stepbench.drivers.protocol import StoreRoom
 
 ROOM = StoreRoom(
     lease=stack_endpoint,

@@ -1,6 +1,7 @@
 """Redis and Valkey: operations, blobs."""
 
-from stepbench.drivers.protocol import StoreRoom, deferred
+from stepbench.deferred import deferred
+from stepbench.drivers.protocol import StoreRoom
 
 ROOM = StoreRoom(
     lease=lambda _spec, settings: settings.redis_endpoint,

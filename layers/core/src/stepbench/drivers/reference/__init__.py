@@ -1,6 +1,7 @@
 """The reference store, against which Stepbench itself is measured."""
 
-from stepbench.drivers.protocol import StoreRoom, deferred
+from stepbench.deferred import deferred
+from stepbench.drivers.protocol import StoreRoom
 
 ROOM = StoreRoom(
     lease=lambda _spec, settings: settings.reference_endpoint,

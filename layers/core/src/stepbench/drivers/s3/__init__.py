@@ -1,6 +1,7 @@
 """Amazon S3: event notifications, blobs."""
 
-from stepbench.drivers.protocol import StoreRoom, deferred
+from stepbench.deferred import deferred
+from stepbench.drivers.protocol import StoreRoom
 
 ROOM = StoreRoom(
     lease=lambda _spec, settings: settings.target_bucket,  # its notification configuration is one document

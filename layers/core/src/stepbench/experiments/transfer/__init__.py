@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stepbench.experiments.protocol import Analyse, Deferred, Experiment, Export, Offering, Report, Staging
+from stepbench.deferred import Deferred
+from stepbench.experiments.protocol import Analyse, Experiment, Export, Offering, Report, Staging
 
 
 class _Transfer:

@@ -35,7 +35,7 @@ MOST_BYTES = 2**30
 
 
 class ReceiverTable(RecordTable):
-    """As much of `TrialTable` as a receiver needs. A failure is a RecordsUnavailableError that names it."""
+    """The results table as a receiver reaches it. What fails raises a RecordsUnavailableError that names it."""
 
     def __init__(self, client: BlockingClient, name: str, ttl_days: int) -> None:
         self._client = client

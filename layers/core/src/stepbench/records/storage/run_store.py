@@ -6,6 +6,7 @@ import json
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from boto3.exceptions import Boto3Error
@@ -74,12 +75,12 @@ READ_AT_ONCE = 16
 def read_ahead(keys: Sequence[str], read: Callable[[str], ReadT]) -> Iterator[tuple[str, ReadT]]:
     """Yield keys and what `read` returns of each, in order; some more are being read meanwhile."""
     with ThreadPoolExecutor(READ_AT_ONCE) as pool:
-        waiting = deque((key, pool.submit(read, key)) for key in keys[:READ_AT_ONCE])
-        for key in [*keys[READ_AT_ONCE:], *[""] * len(waiting)]:
-            first, body = waiting.popleft()
-            if key:
-                waiting.append((key, pool.submit(read, key)))
-            yield first, body.result()
+        begun = ((key, pool.submit(read, key)) for key in keys)
+        waiting = deque(islice(begun, READ_AT_ONCE))
+        while waiting:
+            key, body = waiting.popleft()
+            waiting.extend(islice(begun, 1))
+            yield key, body.result()
 
 
 class RunStore:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stepbench.errors import RecordsUnavailableError
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 REQUEST_AGAIN_NS = 60_000_000_000
 
 
-class RecordTable:
+class RecordTable(ABC):
     """What is written into the results table, whichever way it is reached."""
 
+    @abstractmethod
     def put_row(self, pk: str, sk: str, attributes: Mapping[str, Any]) -> None:
         """Put one item. Raises RecordsUnavailableError."""
-        raise NotImplementedError
 
     def put_t4(self, tag: str, request_id: str, t4_ns: int, attributes: Mapping[str, Any]) -> None:
         """Put one packed item per invocation (see `records.formats.t4`)."""
@@ -60,7 +61,7 @@ class RecordTable:
 
 
 class Bucket(Protocol):
-    """As much of the results bucket as takes what the table does not: a `RunStore`, or a receiver's way to it."""
+    """A place for what the table does not take: the results bucket as a `RunStore`, or as a receiver reaches it."""
 
     def put_bytes(self, key: str, body: bytes, content_type: str) -> None:
         """Store a file. Raises RecordsUnavailableError."""

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from stepbench.wire.connect import ConnectTimes, ServerAddress, TlsSession
 
 
+_NOT_ANSWERED_ONCE = frozenset(
+    (*(prefix + name for prefix in (b"", b"P", b"S") for name in (b"SUBSCRIBE", b"UNSUBSCRIBE")), b"MONITOR")
+)
+
+
 class RespAnswer(NamedTuple):
     """
     The end of one command, with the times, the error and `sent` of `HttpExchange` (wire/http1/connection.py).
@@ -69,9 +74,9 @@ class RespConnection(InOrderConnection[Reply]):
         A caller who is cancelled abandons the answer; the ones after it still find their own.
 
         Raises:
-            ValueError: an empty command.
+            ValueError: an empty command, or one that is not answered once (SUBSCRIBE and its kin, MONITOR).
         """
-        command = encode_command(*parts)
+        command = _encode(parts)
         outgoing = OutgoingBytes()
         future: asyncio.Future[RespAnswer] = self._loop.create_future()
         self.send(command, outgoing, partial(settle, future, RespAnswer, outgoing))
@@ -79,7 +84,7 @@ class RespConnection(InOrderConnection[Reply]):
 
     def pipeline(self, commands: Sequence[Sequence[bytes]]) -> list[asyncio.Future[RespAnswer]]:
         """Send commands in one piece, all with the same t1; otherwise as `call`."""
-        pieces = [encode_command(*parts) for parts in commands]
+        pieces = [_encode(parts) for parts in commands]
         outgoing = OutgoingBytes()
         futures: list[asyncio.Future[RespAnswer]] = [self._loop.create_future() for _ in pieces]
         if futures:
@@ -164,6 +169,15 @@ class RespConnected(NamedTuple):
     connection: RespConnection
     times: ConnectTimes
     greeting: dict[str, str]
+
+
+def _encode(parts: Sequence[bytes]) -> bytes:
+    """Encode a command; ValueError also for one that is not answered once."""
+    data = encode_command(*parts)
+    if parts[0].upper() in _NOT_ANSWERED_ONCE:
+        message = f"{parts[0].decode()} is not answered once: later answers would be misread"
+        raise ValueError(message)
+    return data
 
 
 async def connect_resp(  # noqa: PLR0913 -- all but two have defaults

@@ -177,16 +177,6 @@ def preload(application: str) -> None:
             import_module(library)
 
 
-def deferred(reference: str) -> Callable[..., Any]:
-    """Return the task or maker at "module:name", whose module, and its libraries, are imported when it is called."""
-
-    def run(*given: object) -> Any:  # noqa: ANN401 -- a task's answer, or a maker's bytes
-        module, _, name = reference.partition(":")
-        return getattr(import_module(module), name)(*given)
-
-    return run
-
-
 def _refuse_faults(name: str, given: Given) -> None:
     faults = faults_of(name, given)
     if faults:

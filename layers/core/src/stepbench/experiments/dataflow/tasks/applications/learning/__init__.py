@@ -19,7 +19,7 @@ Source:
     Shankar et al. (2023), section 3.1.2 and figure 3, after Carreira et al. (2018).
 """
 
-from stepbench.experiments.dataflow.tasks.application import deferred
+from stepbench.deferred import deferred
 from stepbench.experiments.dataflow.tasks.application_parameters import Choice, Number, Text
 
 LIBRARIES = ("numpy", "lightgbm", "sklearn.decomposition")

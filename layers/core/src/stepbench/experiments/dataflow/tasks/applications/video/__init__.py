@@ -18,7 +18,7 @@ Source:
     Shankar et al. (2023), section 3.1.1 and figure 2, after Klimovic et al. (2018), Pocket, OSDI.
 """
 
-from stepbench.experiments.dataflow.tasks.application import deferred
+from stepbench.deferred import deferred
 from stepbench.experiments.dataflow.tasks.application_parameters import Number
 
 LIBRARIES = ("av", "numpy")
