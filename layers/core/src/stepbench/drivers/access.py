@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 RESOLVE_LIMIT_S = 5.0
 ConnectionT = TypeVar("ConnectionT")
-ResultT = TypeVar("ResultT")
 
 
 class Endpoint(NamedTuple):
@@ -281,24 +280,3 @@ def library_fault(server: str, error: Exception) -> TargetUnavailableError:
     """Return the error of what botocore breaks at: a redirect to itself, another shape, endless nesting."""
     found = f"{type(error).__name__}: {error}"
     return TargetUnavailableError(f"{server}: it answers what AWS's library cannot read ({found})")
-
-
-async def uncancellable(work: Awaitable[ResultT]) -> ResultT:
-    """
-    Return what the work returns, or raise what it raises; a cancellation meanwhile takes effect at its end.
-
-    It is for work that a cancellation would only stop watching: a call in a thread goes on all the same, and so does
-    what a server has been sent. Give it nothing without a time limit of its own.
-    """
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is None:
-        return task.result()
-    if not task.cancelled():
-        task.exception()  # nobody will ask for it, and asyncio would complain
-    raise cancelled

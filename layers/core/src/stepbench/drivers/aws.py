@@ -15,9 +15,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, SSLError
 from botocore.parsers import ResponseParserError
 
-from stepbench.drivers.access import library_fault, parse_endpoint, resolve, unavailable, uncancellable
+from stepbench.drivers.access import library_fault, parse_endpoint, resolve, unavailable
 from stepbench.errors import StepbenchError, TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import TIMEOUT
+from stepbench.model.pending import uncancellable
 from stepbench.wire.http1.aws import CredentialSource, SignedClient
 from stepbench.wire.http1.boto import bounded_client
 from stepbench.wire.http1.pool import HttpAddress, HttpPool, PoolLimits, parse_address

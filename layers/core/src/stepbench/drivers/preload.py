@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, update_key
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.access import uncancellable
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.model.errors import TIMEOUT
-from stepbench.model.pending import result_of
+from stepbench.model.pending import result_of, uncancellable
 from stepbench.model.request import Outcome, Request
 from stepbench.workload.arrivals import slice_counts
 from stepbench.workload.operations import Contents

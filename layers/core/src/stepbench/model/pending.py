@@ -1,5 +1,5 @@
 """
-Requests that are awaited: those that a coroutine performs, and whoever wants to wait for a result.
+What is awaited: requests that a coroutine performs, the result of any, and work that cannot be cancelled.
 
 What only reads records needs none of it, nor asyncio (`model.request`).
 """
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from stepbench.model.errors import NO_ANSWER, WITHDRAWN, DriverError, driver_error
 from stepbench.model.request import Outcome, PendingRequest, Request, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
     from typing import Any
 
     from stepbench.clock import Clock
+
+ResultT = TypeVar("ResultT")
 
 
 class PreparesRequests(Protocol):
@@ -129,3 +131,24 @@ async def result_of(pending: PendingRequest) -> Result:
 def _settle(answered: asyncio.Future[Result], result: Result) -> None:
     if not answered.done():
         answered.set_result(result)
+
+
+async def uncancellable(work: Awaitable[ResultT]) -> ResultT:
+    """
+    Return what the work returns, or raise what it raises; a cancellation meanwhile takes effect at its end.
+
+    It is for work that a cancellation would only stop watching: a call in a thread goes on all the same, and so does
+    what a server has been sent. Give it nothing without a time limit of its own.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled():
+        task.exception()  # nobody will ask for it, and asyncio would complain
+    raise cancelled

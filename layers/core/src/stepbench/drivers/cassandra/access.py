@@ -16,8 +16,8 @@ from stepbench.drivers.access import (
     control_connection,
     parse_endpoint,
     unavailable,
-    uncancellable,
 )
+from stepbench.model.pending import uncancellable
 from stepbench.wire import cql
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.cql import Consistency

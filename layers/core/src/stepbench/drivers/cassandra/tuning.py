@@ -12,10 +12,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.tuning import RELEASED, RESTARTED_FOR, AppliedConfiguration, EffectiveConfiguration
-from stepbench.drivers.access import uncancellable
 from stepbench.drivers.cassandra.access import CassandraAccess, keyspace_of
 from stepbench.drivers.cassandra.control import node_control
 from stepbench.errors import TargetUnavailableError
+from stepbench.model.pending import uncancellable
 from stepbench.wire import cql
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepbench.drivers.access import uncancellable
+from stepbench.model.pending import uncancellable
 
 
 async def test_without_a_cancellation_it_is_the_work_itself() -> None:
