@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from stepbench.contracts.base import Contract, refuse
 from stepbench.contracts.capacity import ConstantDelay, Delay, OnDemandCapacity, TableCapacity
 from stepbench.contracts.endpoint import EndpointForm, endpoint_rules
+from stepbench.contracts.function import MeasuredFunction
 from stepbench.contracts.tuning import AsReleased, Tuning
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 
@@ -61,6 +62,11 @@ class StoreTarget(Contract):
         max_length=300,
         description="A store already running: a URL, or host:port. Without it, the stack's own. "
         "On AWS only where the stack's parameter AllowCustomEndpoints permits it; never link-local.",
+    )
+    function: MeasuredFunction | None = Field(
+        default=None,
+        description="A function of your own to measure, in place of the stack's receiver. Of push triggers only: S3, "
+        "DynamoDB and PostgreSQL invoke functions.",
     )
     fastest_answer_s: ClassVar[float] = 30e-6
     """

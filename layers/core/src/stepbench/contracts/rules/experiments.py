@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
+from stepbench.contracts.function import MOST_ASYNCHRONOUS_ATTEMPTS
 from stepbench.contracts.target import CassandraTarget, DsqlTarget, PostgresqlTarget, stores_with, target_models
 from stepbench.contracts.workload import Kind
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.workload import Workload
 
 
+RECEIVER = "ReceiveEvents"
 _TRIGGER_FIELDS = ("record", "find_rate", "log_t4")
 """Fields of a trial about events and arrivals, which operations have none of."""
 MAX_CONNECTED_CLIENTS = 900
@@ -34,10 +36,32 @@ def trigger_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     if isinstance(trial.target, PostgresqlTarget) and trial.target.tls:
         message = "is for operations only: a trigger's trial would verify nothing, whatever it says"
         yield BrokenRule("target.tls", message, 'Remove it, or set experiment to "operations".')
+    yield from _function_rules(trial)
     for index, phase in enumerate(trial.phases):
         if phase.closed is not None:
             message = "waits for answers, and triggers are offered at a rate"
             yield BrokenRule(f"phases[{index}].closed", message, 'Give load, or set experiment to "operations".')
+
+
+def _function_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """A function of the user's own is what a store invokes, asynchronously or with batches of a stream."""
+    function = trial.target.function
+    if function is None:
+        return
+    if trial.target.trigger != "push":
+        message = f"is invoked by nobody: {trial.target.store} pushes no events, a watcher of ours receives them"
+        able = ", ".join(stores_with(lambda model: model.trigger == "push"))
+        yield BrokenRule("target.function", message, f"Remove it, or use one of {able}.")
+    if trial.target.receiver != RECEIVER:
+        yield BrokenRule("target.function", "cannot be in the writer's sandbox", "Remove it, or same_sandbox.")
+    if trial.log_t4 != "none":
+        yield BrokenRule("log_t4", "has no effect: a measured function always prints its times", "Remove it.")
+    if not trial.target.delivers_batches:
+        if function.attempts > MOST_ASYNCHRONOUS_ATTEMPTS:
+            message = f"is more than the {MOST_ASYNCHRONOUS_ATTEMPTS} of an asynchronous invocation"
+            yield BrokenRule("target.function.attempts", message, "Lower it.")
+        if function.bisect:
+            yield BrokenRule("target.function.bisect", "has no meaning for single events", "Remove it.")
 
 
 def operation_rules(trial: TrialFields) -> Iterator[BrokenRule]:
@@ -72,7 +96,7 @@ def _trigger_field_rules(trial: TrialFields) -> Iterator[BrokenRule]:
             yield BrokenRule(
                 f"phases[{index}].until", "is about trigger latency, and operations have none", "Remove it."
             )
-    for field in _fields_set(trial.target, trial.target.trigger_fields):
+    for field in _fields_set(trial.target, ("function", *trial.target.trigger_fields)):
         yield BrokenRule(f"target.{field}", "is about triggers, and operations have none", "Remove it.")
     if trial.arrivals != "constant" and not any(phase.load for phase in trial.phases):
         message = "has no effect: clients of closed loops offer no arrivals"

@@ -13,6 +13,9 @@ is packed here. An item's attributes:
     source            "receiver" or "watcher#<lane>"
     t3_resolution_ns  how finely the store reports t3; 0 = it does not
     ignored           removals that came along, which are no arrivals
+    t5_ns             of a measured function (source "function"): when its handler returned or raised; 0 = never seen
+    failed_from       likewise: index in the batch of the first record that was not processed, and comes again
+    error             likewise: type of the handler's error, or why it never ended; "" = none
 
 The entries of one delivery share their t4, mostly their t3, phase, slice and attempt; their sequences and places in the
 batch count up. So the k-th bytes of many entries are written side by side (a plane), planes of one value are left out,

@@ -1,0 +1,89 @@
+"""A function of the user's own, of which a trial measures a copy in place of the stack's receiver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from stepbench.contracts.base import BrokenRule, RuledContract
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RUNTIMES = r"^(python3\.[0-9]{1,2}|nodejs[0-9]{2}\.x)$"
+"""Of Lambda: those for which the measuring layer has a shim."""
+MOST_ASYNCHRONOUS_ATTEMPTS = 3
+"""Lambda tries an event of an asynchronous invocation again twice at most."""
+PACKAGES = "functions/"
+"""What the keys of packages in the results bucket begin with."""
+
+
+class MeasuredFunction(RuledContract):
+    """
+    The function to measure: a folder here, or a function of the account by its name.
+
+    It is never changed. The trial makes a copy of its code and configuration, adds the measuring layer, lets its own
+    trigger invoke the copy, and deletes both. The copy does what the original does: it writes and mails as that does.
+    """
+
+    code: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1_000,
+        description="A folder with the code, on the machine of the command line, which packs and uploads it. No other "
+        "way in takes one: it would run code.",
+    )
+    package: str | None = Field(
+        default=None,
+        pattern=rf"^{PACKAGES}[0-9a-f]{{64}}\.zip$",
+        description="Where the command line has uploaded `code`: a key in the results bucket, named by its SHA-256.",
+    )
+    name: str | None = Field(
+        default=None,
+        pattern=r"^(arn:[a-z0-9-]+:lambda:[a-z0-9-]+:[0-9]{12}:function:)?[A-Za-z0-9_-]{1,64}(:[A-Za-z0-9_$-]{1,128})?$",
+        description="Name or ARN of a function of the account, with a version or an alias if wanted. The stack's "
+        "parameter MeasuredFunctions has to allow it.",
+    )
+    handler: str | None = Field(
+        default=None, min_length=1, max_length=128, description="Such as `app.handler`; needed with `code`."
+    )
+    runtime: str | None = Field(
+        default=None, pattern=RUNTIMES, description="Of `code`; without it, Python of the stack's version."
+    )
+    variables: dict[str, str] = Field(
+        default={}, max_length=100, description="Environment variables, beside those that the function has."
+    )
+    memory_mib: int | None = Field(
+        default=None, ge=128, le=10_240, description="Of the copy; without it, as the function has. CPU goes with it."
+    )
+    timeout_s: int | None = Field(default=None, ge=1, le=900, description="Likewise.")
+    snap_start: bool = Field(default=False, description="Invoke a published version of the copy, with SnapStart.")
+    reserved_concurrency: int | None = Field(default=None, ge=1, le=10_000, description="Of the copy; else none.")
+    attempts: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="How often an event, or a batch, is handed to it before it is given up. Asynchronous invocations "
+        "(S3, PostgreSQL) have 3 at most; Lambda makes the second after a minute, the third after two more.",
+    )
+    max_event_age_s: int = Field(default=3_600, ge=60, le=21_600, description="An older event is given up.")
+    bisect: bool = Field(default=False, description="Of streams: halve a batch that fails, so that one event is alone.")
+
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        sources = {name: getattr(self, name) for name in ("code", "package", "name")}
+        given = [name for name, value in sources.items() if value is not None]
+        if len(given) != 1:
+            has = f"has {' and '.join(given)}" if given else "says neither where the code is nor what it is called"
+            yield BrokenRule("", has, 'Give one: "code" (a folder, here), or "name" (of a function on AWS).')
+        if self.name is None and self.handler is None and given:
+            yield BrokenRule("handler", "is missing, and code needs it", 'Give one, such as "app.handler".')
+        if self.name is not None:
+            for field in ("handler", "runtime"):
+                if getattr(self, field) is not None:
+                    yield BrokenRule(field, "is the function's own", f'Remove it: the copy has the {field} of "name".')
+
+    @property
+    def described(self) -> str:
+        """Return what the report calls it: its name, or its handler."""
+        return self.name or self.handler or ""
