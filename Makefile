@@ -84,7 +84,7 @@ test-sam-local: setup setup-test ## Set up, then the test of the two above, wher
 check: $(VENV)/.dev charts ## Format, lint, types; layout, templates, and docs against the code
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy layers/core/src layers/core/charts tools/src functions tests benchmarks
+	$(VENV)/bin/mypy layers/core/src layers/core/charts layers/measuring/python tools/src functions tests benchmarks
 	$(VENV)/bin/python -m pytest -q --numprocesses=2 tests/layout
 
 check-security: $(TOOLS)/security/.ready ## The template and its stacks by checkov's rules; exceptions with reasons in .checkov.yaml

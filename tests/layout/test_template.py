@@ -258,7 +258,10 @@ def test_the_environment_is_what_settings_read() -> None:
     of_collector = TEMPLATE["Resources"]["CollectLogsFunction"]["Properties"]["Environment"]["Variables"]
     of_failures = {name for name, value in of_collector.items() if value}
     assert of_failures == {"FAILURE_QUEUES"}
-    elsewhere = of_lambda | of_host | of_prices | of_failures
+    of_copies = {"MEASURING_LAYER_ARN"}
+    preparing = TEMPLATE["Resources"]["PrepareTargetFunction"]["Properties"]["Environment"]["Variables"]
+    assert set(preparing) == of_copies
+    elsewhere = of_lambda | of_host | of_prices | of_failures | of_copies
     assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - elsewhere
 
 
@@ -380,7 +383,10 @@ def test_there_is_a_folder_for_every_python_and_processor() -> None:
 def test_layers_are_built_for_what_runs_them() -> None:
     """One parameter decides, so that an interpreter and its wheels cannot drift apart."""
     layers = {name: body for name, body in TEMPLATE["Resources"].items() if name.endswith("Layer")}
-    assert len(layers) == 11
+    assert len(layers) == 12
+    measuring = layers.pop("MeasuringLayer")  # runs in functions of others: any processor's, and any version's
+    assert measuring["Metadata"]["BuildMethod"] == "makefile"
+    assert measuring["Properties"]["CompatibleArchitectures"] == ["x86_64", "arm64"]
     for name, layer in layers.items():
         assert layer["Metadata"] == {
             "BuildMethod": "makefile" if name in BY_MAKE | OF_APPLICATIONS else {"Ref": "PythonRuntime"},

@@ -41,6 +41,8 @@ class Settings(BaseModel):
     target_table_prefix: str = ""
     receive_events_function_arn: str = ""
     check_clock_function_arn: str = ""
+    measuring_layer_arn: str = ""
+    """The layer that measures a function of somebody's own; set where copies of functions are made."""
     dataflow_arn: str = ""
     """The state machine that runs DAGs."""
     function_prefix: str = ""

@@ -68,7 +68,7 @@ def test_the_runtime_client_gets_the_handler(
     monkeypatch.setenv("TMPDIR", "/writable")
     lambda_sandbox.main()
     assert started == [["awslambdaric", "run_writer.handler"]]
-    assert confined == [("/writable", str(tmp_path)), (resource.RLIMIT_NOFILE, (1024, 1024))]
+    assert confined == [("/writable", str(tmp_path), ""), (resource.RLIMIT_NOFILE, (1024, 1024))]
     assert runtime_api.fileno() >= 0
 
 

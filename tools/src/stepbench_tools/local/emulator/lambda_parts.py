@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 
 LAMBDAS = {"PATH": "/var/lang/bin:/usr/local/bin:/usr/bin:/bin:/opt/bin", "TZ": ":UTC", "LANG": "C.UTF-8"}
@@ -53,6 +53,28 @@ def module_path(code: str, layers: Iterable[Path]) -> str:
     roots = [layer / "python" for layer in reversed(list(layers))]
     paths = [path for root in roots for path in (*sorted(root.glob("lib/python3*/site-packages")), root)]
     return os.pathsep.join([code, *map(str, paths)])
+
+
+OPT = "STEPBENCH_OPT"
+"""Variable with the folder that a sandbox has to show as /opt (`lambda_sandbox.py` takes it away again)."""
+WRAPPER = "AWS_LAMBDA_EXEC_WRAPPER"
+
+
+def search_paths(code: str, layers: list[Path], own: Mapping[str, str], folders: LayerFolders) -> dict[str, str]:
+    """
+    Return where a function's sandbox finds its modules and libraries, and what it has at /opt.
+
+    Args:
+        code: the folder of the function's code.
+        layers: the folders of its layers, in the order of its configuration.
+        own: the function's own variables; its PYTHONPATH and NODE_PATH count after Lambda's.
+        folders: makes one folder of several, for a function that may look there: not those of Python without a wrapper.
+    """
+    paths = {
+        "PYTHONPATH": os.pathsep.join(filter(None, [module_path(code, layers), own.get("PYTHONPATH")])),
+        "LD_LIBRARY_PATH": library_path(layers),
+    }
+    return {**paths, OPT: str(folders.merged(layers))} if layers and own.get(WRAPPER) else paths
 
 
 def library_path(layers: Iterable[Path]) -> str:
@@ -180,17 +202,35 @@ class LayerFolders:
         return folder
 
     def _unpack(self, archive: zipfile.ZipFile, folder: Path) -> None:
-        """Unpack under another name first: a folder that has its name is whole, another emulator may make it too."""
-        partial = Path(tempfile.mkdtemp(prefix="partial-", dir=self._root))
-        try:
+        def fill(partial: Path) -> None:
             self._extract(archive, str(partial))
             self._compile_for(partial, folder)
+
+        self._make(folder, fill)
+
+    def _make(self, folder: Path, fill: Callable[[Path], None]) -> None:
+        """Fill under another name first: a folder that has its name is whole, another emulator may make it too."""
+        partial = Path(tempfile.mkdtemp(prefix="partial-", dir=self._root))
+        try:
+            fill(partial)
             partial.rename(folder)
         except OSError:
             if not folder.is_dir():
                 raise
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+    def merged(self, layers: list[Path]) -> Path:
+        """Return one folder with what layers hold, one over the other as in /opt; files are linked, not copied."""
+        if len(layers) == 1:
+            return layers[0]
+        key = hashlib.sha256("/".join(layer.name for layer in layers).encode()).hexdigest()
+        folder = self._root / f"merged-{key[:48]}"
+        with self._lock:
+            if not folder.is_dir():
+                self._make(folder, lambda partial: _link(layers, partial))
+        os.utime(folder)
+        return folder
 
     def remove_unused(self, now_s: float) -> None:
         """Remove layers that no emulator has used for `UNUSED_LIMIT_S`."""
@@ -208,6 +248,17 @@ class LayerFolders:
             folder.rename(partial)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def _link(layers: list[Path], folder: Path) -> None:
+    for layer in layers:
+        for path in sorted(layer.rglob("*")):
+            place = folder / path.relative_to(layer)
+            if path.is_dir():
+                place.mkdir(parents=True, exist_ok=True)
+            else:
+                place.unlink(missing_ok=True)
+                place.hardlink_to(path)
 
 
 def extract(archive: zipfile.ZipFile, folder: str) -> None:

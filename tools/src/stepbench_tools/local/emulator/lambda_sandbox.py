@@ -21,6 +21,8 @@ TMP_MB = 512
 """Lambda's default for /tmp, which the template leaves as it is."""
 FILES = "FILES_FOLDER"
 """Variable with a folder that stands for EFS; it may be written to, as a mounted file system may."""
+OPT, WRAPPER = "STEPBENCH_OPT", "AWS_LAMBDA_EXEC_WRAPPER"
+"""Variables with what is to be shown as /opt, and with the program that starts the runtime."""
 OPEN_FILES = 1024
 """Lambda's limit, which a function cannot raise."""
 
@@ -32,24 +34,24 @@ _WRITE_FILE, _MAKE_AND_REMOVE, _REFER, _TRUNCATE = 1 << 1, sum(1 << bit for bit 
 _NO_NEW_PRIVS = 38
 
 
-def confine(folder: str, files: str = "") -> str:
+def confine(folder: str, files: str = "", opt: str = "") -> str:
     """
     Make everything read-only except these folders, for this process and its children, for good; without root.
 
     A mount namespace answers as Lambda does (EROFS), and its folder is private and as large as Lambda's; that of files
-    is shared. Where the kernel or a container refuses namespaces, Landlock denies the same writes (EACCES), and all
-    folders are shared.
+    is shared, and `opt` is shown as /opt. Where the kernel or a container refuses namespaces, Landlock denies the same
+    writes (EACCES), all folders are shared, and /opt is the machine's.
 
     Returns:
         `mounts`, `landlock`, or "" where the kernel has neither: then nothing is confined.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    if _remount(libc, folder, files):
+    if _remount(libc, folder, files, opt):
         return "mounts"
     return "landlock" if _restrict(libc, folder, files) else ""
 
 
-def _remount(libc: ctypes.CDLL, folder: str, files: str = "") -> bool:
+def _remount(libc: ctypes.CDLL, folder: str, files: str = "", opt: str = "") -> bool:
     uid, gid = os.getuid(), os.getgid()
     if libc.unshare(_CLONE_NEWNS):
         if libc.unshare(_CLONE_NEWNS | _CLONE_NEWUSER):
@@ -65,6 +67,7 @@ def _remount(libc: ctypes.CDLL, folder: str, files: str = "") -> bool:
         libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
         or libc.mount(b"tmpfs", folder.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, size)
         or (files and libc.mount(files.encode(), files.encode(), None, _MS_BIND, None))
+        or (opt and libc.mount(opt.encode(), b"/opt", None, _MS_BIND, None))
         or _set_read_only(libc, b"/", _AT_RECURSIVE, on=True)
         or _set_read_only(libc, folder.encode(), 0, on=False)
         or (files and _set_read_only(libc, files.encode(), 0, on=False))
@@ -117,16 +120,32 @@ def _await_end(lifeline: socket.socket) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main() -> None:
-    """Serve invocations until the emulator says otherwise."""
-    files = os.environ.get(FILES, "")
-    # Before any thread: a user namespace is for a process with one.
-    if not confine(os.environ["TMPDIR"], files if Path(files).is_dir() else ""):
-        sys.stderr.write("no namespaces and no Landlock here: a function may write to any file of this user's\n")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+def sees_opt(*programs: str) -> bool:
+    """Return whether /opt may be the function's layers here: it is a folder, and has none of these programs."""
+    return Path("/opt").is_dir() and not any(os.path.realpath(each).startswith("/opt/") for each in programs)
+
+
+def main(*arguments: str) -> None:
+    """
+    Serve invocations until the emulator says otherwise.
+
+    With AWS_LAMBDA_EXEC_WRAPPER, the wrapper is started as Lambda starts it, and this again by it, as `client`.
+    """
+    if not arguments:
+        files, opt = os.environ.get(FILES, ""), os.environ.pop(OPT, "")
+        seen = opt if sees_opt(sys.executable, sys.prefix, sys.base_prefix) else ""
+        # Before any thread: a user namespace is for a process with one.
+        by = confine(os.environ["TMPDIR"], files if Path(files).is_dir() else "", seen)
+        if not by:
+            sys.stderr.write("no namespaces and no Landlock here: a function may write to any file of this user's\n")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+        if wrapper := os.environ.get(WRAPPER):
+            if opt and not (seen and by == "mounts"):
+                wrapper = f"{opt}/{wrapper.removeprefix('/opt/')}" if wrapper.startswith("/opt/") else wrapper
+            os.execv(wrapper, [wrapper, sys.executable, "-P", __file__, "client"])  # noqa: S606 -- as Lambda does
     hold_lifeline()
     import_module("awslambdaric.__main__").main(["awslambdaric", os.environ["_HANDLER"]])
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

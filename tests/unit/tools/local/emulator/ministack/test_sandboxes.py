@@ -84,7 +84,7 @@ def test_python_functions_go_to_the_runtime_client_and_others_do_not(tmp_path: P
     runtime = SimpleNamespace(
         ProvidedWorker=ProvidedWorker, ProvidedRuntimeError=InitFailedError, _worker_class_for=lambda _config: "stock"
     )
-    sandboxes.run_under_runtime_client(runtime, service, "/usr/bin/python", lambda_parts)
+    sandboxes.run_under_runtime_client(runtime, service, "/usr/bin/python", lambda_parts, None)
     ours, other = {"Runtime": "python3.11"}, {"Runtime": "nodejs22.x"}
     assert issubclass(runtime._worker_class_for(ours), ProvidedWorker)
     assert runtime._worker_class_for(other) == "stock"
@@ -109,7 +109,7 @@ def test_a_sandboxs_environment_is_lambdas(tmp_path: Path, monkeypatch: pytest.M
     """The function's own variables may not override Lambda's, and ours do not leak."""
     monkeypatch.setenv("VIRTUAL_ENV", "/ours")
     monkeypatch.setenv("TZ", "Asia/Tokyo")
-    environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_parts)
+    environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_parts, None)
     config = {
         "Runtime": "python3.12",
         "FunctionName": "f",
@@ -131,7 +131,7 @@ def test_a_sandboxs_environment_is_lambdas(tmp_path: Path, monkeypatch: pytest.M
 def test_another_runtimes_environment_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only Python functions are ours."""
     monkeypatch.setenv("VIRTUAL_ENV", "/ours")
-    environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_parts)
+    environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_parts, None)
     assert environment({"Runtime": "provided.al2023", "Handler": "h"}, "/code", 1)["VIRTUAL_ENV"] == "/ours"
 
 

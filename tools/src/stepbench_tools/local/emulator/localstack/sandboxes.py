@@ -146,14 +146,13 @@ class Sandboxes:
         """Note that there is nothing to miss: no Docker is needed."""
         return True
 
-    def search_paths(self, function_version: Any) -> dict[str, str]:
-        """Return where a function's modules and libraries are found."""
+    def search_paths(self, function_version: Any, own: dict[str, str]) -> dict[str, str]:
+        """Return where a function's modules and libraries are found; `own`: its variables."""
         config = function_version.config
         layers = [self._layer_folder(layer.code) for layer in config.layers]
-        return {
-            "PYTHONPATH": self.parts.module_path(str(config.code.get_unzipped_code_location()), layers),
-            "LD_LIBRARY_PATH": self.parts.library_path(layers),
-        }
+        code = str(config.code.get_unzipped_code_location())
+        paths: dict[str, str] = self.parts.search_paths(code, layers, own, self.layers)
+        return paths
 
     def _layer_folder(self, code: Any) -> Path:
         if code.id not in self._layer_folders:
@@ -195,7 +194,7 @@ class Sandbox:
             **given,
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{self._config.runtime}",
             "LAMBDA_TASK_ROOT": code,
-            **self._sandboxes.search_paths(self.function_version),
+            **self._sandboxes.search_paths(self.function_version, given),
             "PYTHONUNBUFFERED": "1",
         }
         if error := self._start_process():

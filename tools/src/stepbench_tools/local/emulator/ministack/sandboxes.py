@@ -45,7 +45,7 @@ def is_python(config: Json) -> bool:
     return str(config.get("Runtime", "")).startswith("python")
 
 
-def run_under_runtime_client(runtime: Any, service: Any, python: str, parts: Any) -> None:
+def run_under_runtime_client(runtime: Any, service: Any, python: str, parts: Any, folders: Any) -> None:
     """
     Send Python functions through the Runtime API server.
 
@@ -54,9 +54,10 @@ def run_under_runtime_client(runtime: Any, service: Any, python: str, parts: Any
         service: the module `ministack.services.lambda_svc`.
         python: interpreter that has `awslambdaric` and boto3, as Lambda's own has.
         parts: our module `lambda_parts`.
+        folders: its `LayerFolders`.
     """
     service._provided_runtime_code_dir = with_bootstrap(service, python)
-    service._provided_worker_env = sandbox_environment(service, parts)
+    service._provided_worker_env = sandbox_environment(service, parts, folders)
     worker = sandbox_class(runtime.ProvidedWorker, runtime.ProvidedRuntimeError, parts)
     stock_class, stock_execute = runtime._worker_class_for, service._execute_function_warm
 
@@ -91,7 +92,7 @@ def with_bootstrap(service: Any, python: str) -> Callable[[bytes], str]:
     return code_dir
 
 
-def sandbox_environment(service: Any, parts: Any) -> Callable[[Json, str, int], dict[str, str]]:
+def sandbox_environment(service: Any, parts: Any, folders: Any) -> Callable[[Json, str, int], dict[str, str]]:
     """Return a sandbox's environment as on Lambda: the function's variables, Lambda's, and layers on PYTHONPATH."""
     stock = service._provided_worker_env
     base = parts.base_environment()
@@ -113,8 +114,7 @@ def sandbox_environment(service: Any, parts: Any) -> Callable[[Json, str, int], 
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{config['Runtime']}",
             "AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR",
             "AWS_XRAY_DAEMON_ADDRESS": "127.0.0.1:2000",
-            "PYTHONPATH": parts.module_path(code_dir, layers),
-            "LD_LIBRARY_PATH": parts.library_path(layers),
+            **parts.search_paths(code_dir, layers, own, folders),
             "PYTHONUNBUFFERED": "1",
         }
 

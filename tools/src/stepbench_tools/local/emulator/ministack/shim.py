@@ -222,12 +222,11 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     parts, states = neighbour(here.parent / "lambda_parts.py"), neighbour(here / "state_machines.py")
     runtime, gateway = modules["ministack.core.lambda_runtime"], modules["ministack.services.apigateway"]
     machines, ecs = modules["ministack.services.stepfunctions"], modules["ministack.services.ecs"]
-    sandboxes.run_under_runtime_client(runtime, service, python, parts)
+    folders = parts.LayerFolders(Path(root), parts.extract, parts.layer_compiler(python))
+    sandboxes.run_under_runtime_client(runtime, service, python, parts, folders)
     limits.queue_for_sandboxes(service, gateway, max(2, os.cpu_count() or 2))
     limits.reserve_concurrency_by_template(provisioners, service)
-    sandboxes.patch_layers(
-        service, provisioners, parts.LayerFolders(Path(root), parts.extract, parts.layer_compiler(python))
-    )
+    sandboxes.patch_layers(service, provisioners, folders)
     sample_no_traces(service)
     limits.await_reserved_concurrency(service)
     limits.finish_invocations(runtime, service)

@@ -1,0 +1,138 @@
+"""
+The handler that Lambda's runtime is given in place of a function's own: it stamps t4, calls that, and stamps t5.
+
+Lambda's runtime leaves frames of files of this name out of the tracebacks that it reports (it means its own), so that
+an error is reported as without this layer. Python 3.9 and later, the standard library only.
+"""
+
+from __future__ import annotations
+
+from time import time_ns
+
+IMPORTED_NS = time_ns()
+"""Before the function's own module is imported, which is a part of the sandbox's init."""
+
+# ruff: noqa: E402
+import contextlib
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepbench_measuring.records import FEW_RECORDS, chunks, delivered, failed_items, line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AHEAD_NS = 1_000_000_000
+"""A sandbox that waited so long for its first invocation was made ahead: that is no cold start."""
+STDOUT = 1
+_RUNTIMES = ("awslambdaric.bootstrap", "bootstrap", "__main__")
+"""Where the module is that loads handlers, by version of the runtime."""
+
+
+def _load(name: str) -> Callable[[Any, Any], Any]:
+    """
+    Return the function's own handler, loaded by the runtime's own loader.
+
+    Raises:
+        Exception: as the runtime's own, which it reports as if it had loaded the handler itself.
+    """
+    runtime = next((module for module in map(sys.modules.get, _RUNTIMES) if hasattr(module, "_get_handler")), None)
+    if runtime is None:
+        module, _, attribute = name.rpartition(".")
+        found: Callable[[Any, Any], Any] = getattr(import_module(module.replace("/", ".")), attribute)
+        return found
+    fault: Any = runtime.FaultException
+    try:
+        found = runtime._get_handler(name)  # noqa: SLF001 -- else its errors would be other ones
+    except fault:
+        raise
+    except Exception as error:  # noqa: BLE001 -- whatever the function's module raises is reported
+        frames = traceback.extract_tb(error.__traceback__)
+        while frames and "/bootstrap.py" in frames[0].filename:
+            del frames[0]
+        raise fault(type(error).__name__, str(error), traceback.format_list(frames)) from None
+    return found
+
+
+class Sandbox:
+    """The memory of one sandbox between invocations; its name is made at the first, since snapshots are restored."""
+
+    def __init__(self, imported_ns: int, ready_ns: int) -> None:
+        self.name = ""
+        self.ready_ns = ready_ns
+        self.init_ns = ready_ns - imported_ns
+
+    def begin(self, t4_ns: int) -> bool:
+        """Begin an invocation; return whether it is a cold start: the first, for which the sandbox was made."""
+        if self.name:
+            return False
+        self.name = os.urandom(6).hex()
+        return t4_ns - self.ready_ns < AHEAD_NS or os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start"
+
+
+class Invocation(NamedTuple):
+    """What one invocation's lines have in common, its delivery, and the records that are not written yet."""
+
+    common: dict[str, Any]
+    source: str
+    records: list[Any]
+    written: bool
+
+
+TRIAL = os.environ.get("STEPBENCH_TRIAL", "")
+IDENTITY = os.environ.get("STEPBENCH_IDENTITY", "")
+HANDLER = os.environ.get("STEPBENCH_HANDLER", "")
+os.environ["_HANDLER"] = HANDLER  # as the function would see it without this layer
+MEASURED = _load(HANDLER)
+SANDBOX = Sandbox(IMPORTED_NS, time_ns())
+
+
+def handler(event: Any, context: Any) -> Any:  # noqa: ANN401 -- whatever the function takes and returns
+    """Stamp t4, call the function's own handler, stamp t5; nothing decorates this, since t4 has to come first."""
+    t4_ns = time_ns()
+    invocation = _begin(t4_ns, event, context)
+    try:
+        result = MEASURED(event, context)
+    except BaseException as error:
+        _end(time_ns(), invocation, type(error).__name__, None)
+        raise
+    _end(time_ns(), invocation, "", result)
+    return result
+
+
+def _begin(t4_ns: int, event: Any, context: Any) -> Invocation | None:  # noqa: ANN401 -- see handler
+    """Write the first line, before the handler: one that never ends has it, too."""
+    with contextlib.suppress(Exception):  # whatever it is, the function's result stands
+        cold = SANDBOX.begin(t4_ns)
+        source, records = delivered(event)
+        common = {"trial": TRIAL, "request": context.aws_request_id, "t4": t4_ns}
+        few = len(records) <= FEW_RECORDS
+        of_sandbox = {"sandbox": SANDBOX.name, "cold": cold, "init_ns": SANDBOX.init_ns}
+        fields = {**common, **of_sandbox, "batch": len(records), "source": source}
+        _write(line("stepbench.t4", fields, chunks(source, records, IDENTITY)[0][1] if few else "[]"))
+        return Invocation(common, source, records, written=few)
+    return None
+
+
+def _end(t5_ns: int, invocation: Invocation | None, error: str, result: Any) -> None:  # noqa: ANN401 -- see handler
+    """Write the other lines; the last of the records are in the last line."""
+    with contextlib.suppress(Exception):  # see _begin
+        if invocation is None:
+            return
+        common, source, records, written = invocation
+        *others, (_, last) = [(0, "[]")] if written else chunks(source, records, IDENTITY)
+        begin = 0
+        for count, chunk in others:
+            _write(line("stepbench.records", {**common, "from": begin}, chunk))
+            begin += count
+        fields = {**common, "t5": t5_ns, "error": error, "failed": failed_items(result, records)}
+        _write(line("stepbench.t5", fields, last))
+
+
+def _write(text: bytes) -> None:
+    """Write to the process's own output: `print` may have been replaced by the function."""
+    while text:
+        text = text[os.write(STDOUT, text) :]

@@ -1,0 +1,36 @@
+"""The measuring layer as `sam build` makes it, to be published on an emulator, and the lines that it writes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).parents[2] / "layers/measuring"
+
+
+def build_layer(folder: Path) -> Path:
+    """Build the layer into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    variables = {**os.environ, "ARTIFACTS_DIR": str(folder)}
+    subprocess.run(["make", "--silent", "build-MeasuringLayer"], cwd=SOURCE, env=variables, check=True)
+    return folder
+
+
+def pack_layer(folder: Path) -> bytes:
+    """Return the archive of a built layer, with the modes of its files."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            archive.write(path, path.relative_to(folder))
+    return buffer.getvalue()
+
+
+def measured_lines(messages: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the names and fields of the layer's lines among others."""
+    found = [json.loads(message) for message in messages if message.startswith('{"stepbench.')]
+    return [next(iter(line.items())) for line in found]
