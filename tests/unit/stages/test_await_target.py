@@ -235,7 +235,7 @@ def test_preloaded_keys_are_no_canaries_of_ours(scene: Scene) -> None:
     """They carry a canary's phase too, and would prove nothing about what is sent now."""
     entries = [Entry(CANARY_PHASE, 0, PRELOAD_WRITER, 0, 0, 7, 1), Entry(0, 0, 0, 0, 1, 8, 1)]
     scene.memory.services.table.put_t4(scene.ref.tag, "request", 1, t4_item(entries))
-    assert arrived_canaries(scene.ref.tag, scene.memory.services) == set()
+    assert arrived_canaries(scene.memory.services.trial(scene.ref), scene.memory.services) == set()
 
 
 def test_operations_are_ready_once_the_last_preloaded_record_can_be_read() -> None:

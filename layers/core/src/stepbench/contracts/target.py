@@ -17,7 +17,7 @@ from stepbench.contracts.workload import OPERATION_KINDS, Kind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Receiver = Literal["ReceiveEvents", "CheckClock"]
+Receiver = Literal["ReceiveEvents", "CheckClock", "MeasuredFunction"]
 ETCD_QUOTA_GIB = 8  # of the stack's nodes and the local server: the most that etcd's documentation suggests
 ALL_KINDS = frozenset(OPERATION_KINDS)
 UNORDERED_KINDS = ALL_KINDS - {Kind.SCAN}
@@ -89,8 +89,8 @@ class StoreTarget(Contract):
 
     @property
     def receiver(self) -> Receiver:
-        """Return the name of the function that a push store delivers to."""
-        return "ReceiveEvents"
+        """Return the name of the function that a push store delivers to: the stack's, or the copy of a measured one."""
+        return "ReceiveEvents" if self.function is None else "MeasuredFunction"
 
 
 class S3Target(StoreTarget):
@@ -140,7 +140,7 @@ class DynamoDbTarget(StoreTarget):
     @property
     def receiver(self) -> Receiver:
         """Return `CheckClock`, which also writes, where one sandbox does both."""
-        return "CheckClock" if self.same_sandbox else "ReceiveEvents"
+        return "CheckClock" if self.same_sandbox else super().receiver
 
 
 class PostgresqlTarget(StoreTarget):

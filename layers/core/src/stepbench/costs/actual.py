@@ -40,7 +40,7 @@ _LABELS: tuple[tuple[Part, str], ...] = (
     ("control", "other functions"),
 )
 _PARTS: dict[str, Part] = {
-    **dict.fromkeys(("ReceiveEvents", "WatchChanges", "CheckClock"), "trigger"),
+    **dict.fromkeys(("ReceiveEvents", "WatchChanges", "CheckClock", "MeasuredFunction"), "trigger"),
     **dict.fromkeys(("RunWriter", "RunTransfer"), "load"),
 }
 """Of functions; all others are `control`."""

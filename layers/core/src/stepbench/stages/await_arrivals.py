@@ -16,6 +16,7 @@ from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import recorded_ends
+from stepbench.stages.function_log import take_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +54,7 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
 
 def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     tag = spec.tag
+    take_in(spec, services)
     files = services.table.files(tag)
     expected = sum(file.expected for file in files)
     entries = services.table.t4_count(tag)

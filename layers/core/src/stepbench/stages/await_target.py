@@ -16,6 +16,7 @@ from stepbench.experiments.registry import experiment_of
 from stepbench.model.pending import perform
 from stepbench.model.request import Outcome, Request, Result
 from stepbench.records.formats.t4_items import parse_item
+from stepbench.stages.function_log import take_in
 from stepbench.stages.prepare_target import delivery_limit_s
 from stepbench.stages.target_driver import find_unreached, open_driver, poll, refuse_if_cancelled
 from stepbench.workload.choices import PROBES
@@ -35,6 +36,8 @@ SPREADING_S = 45
 """On AWS refusals count only after this time from the preparation: rights may take a minute to spread."""
 CANARY_LIMIT_S = 5
 """A trigger that takes longer is not ready: the slowest published p99 of the four is below 3 s."""
+LOGGED_CANARY_LIMIT_S = 15
+"""Of a measured function, whose lines CloudWatch shows some seconds after they were printed."""
 POLL_S, FIRST_POLL_S = 0.1, 0.01
 WATCHER_FRESH_S = 5
 _WRITER = 0
@@ -143,7 +146,7 @@ def _delivers(spec: TrialSpec, services: Services, opened: OpenDriver, limits: _
         for _ in range(IN_A_ROW):
             _send(spec, services, opened)
         return poll(
-            lambda: len(arrived_canaries(spec.tag, services)) >= IN_A_ROW, limits.ends_ns, POLL_S, services, spec.tag
+            lambda: len(arrived_canaries(spec, services)) >= IN_A_ROW, limits.ends_ns, POLL_S, services, spec.tag
         )
     arrived_in_a_row, any_taken = 0, False
     while arrived_in_a_row < IN_A_ROW:
@@ -191,9 +194,10 @@ def _send_deletion(spec: TrialSpec, event: EventId, opened: OpenDriver) -> Resul
 
 
 def _await_arrival(spec: TrialSpec, services: Services, sequence: int, until_ns: int) -> bool:
-    until_ns = min(until_ns, services.clock.now_ns() + CANARY_LIMIT_S * _SECOND_NS)
+    limit_s = CANARY_LIMIT_S if spec.plan.target.function is None else LOGGED_CANARY_LIMIT_S
+    until_ns = min(until_ns, services.clock.now_ns() + limit_s * _SECOND_NS)
     pause_s = FIRST_POLL_S  # most come at once
-    while sequence not in arrived_canaries(spec.tag, services):
+    while sequence not in arrived_canaries(spec, services):
         if services.clock.now_ns() >= until_ns:
             return False
         services.clock.sleep(pause_s)
@@ -201,10 +205,11 @@ def _await_arrival(spec: TrialSpec, services: Services, sequence: int, until_ns:
     return True
 
 
-def arrived_canaries(tag: str, services: Services) -> set[int]:
+def arrived_canaries(spec: TrialSpec, services: Services) -> set[int]:
     """Return sequence numbers of this stage's canaries that a receiver has recorded; preloaded keys are others."""
+    take_in(spec, services)
     arrived: set[int] = set()
-    for item in services.table.t4_items(tag):
+    for item in services.table.t4_items(spec.tag):
         entries = parse_item(item).entries
         own = (entries["phase"] == CANARY_PHASE) & (entries["writer"] == _WRITER)
         arrived.update(int(sequence) for sequence in entries["sequence"][own])

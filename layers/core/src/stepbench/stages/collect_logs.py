@@ -19,16 +19,20 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput
+from stepbench.drivers.receivers.source import copy_name
 from stepbench.experiments.registry import experiment_of
 from stepbench.records.formats.second_sources import PATTERN, LogCollection, ReportPage, parse_reports
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import T4Page, unavailable
+from stepbench.stages.function_log import take_in
 from stepbench.stages.refused_deliveries import collect_refused
 
 if TYPE_CHECKING:
     from stepbench.experiments.protocol import Logs
     from stepbench.services import Services
 
+MEASURED = "MeasuredFunction"
+"""Stands for the copy of a function of the user's own, whose log group is named after the trial."""
 MAX_INVOCATIONS = 100_000
 SLICE_MS = 60_000
 PAGE_EVENTS = 10_000
@@ -79,8 +83,11 @@ class _Cursor(Contract):
             return self.line_groups[self.function - len(self.functions)]
         return self.functions[self.function]
 
-    def group(self, prefix: str) -> str:
-        return self.name if self.reads_lines else f"/aws/lambda/{prefix}-{self.name}"
+    def group(self, prefix: str, tag: str) -> str:
+        if self.reads_lines:
+            return self.name
+        name = copy_name(tag, prefix) if self.name == MEASURED else f"{prefix}-{self.name}"
+        return f"/aws/lambda/{name}"
 
     @property
     def own_from_ms(self) -> int:
@@ -131,8 +138,8 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
         RecordsUnavailableError: the logs, the table or the bucket do not answer.
     """
     began_ns = services.clock.now_ns()
-    plan = services.trial(task.ref).plan
-    logs = experiment_of(plan.experiment).staging.logs(plan)
+    spec = services.trial(task.ref)
+    logs = experiment_of(spec.plan.experiment).staging.logs(spec.plan)
     cursor = _resume(task.token) or _begin(task.ref, logs, services, began_ns)
     cursor = cursor.model_copy(update={"calls": cursor.calls + 1})
     while not cursor.done:
@@ -140,6 +147,8 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
         if following is None or services.clock.now_ns() - began_ns > BUDGET_NS:
             return CollectLogsOutput(done=False, token=(following or cursor).model_dump_json())
         cursor = following
+    if spec.plan.target.function is not None:
+        take_in(spec, services)
     collection = _compare(task.ref, cursor, logs, services)
     waiting = cursor.every == 1 and collection.seen < collection.expected
     if (waiting or collection.t4_seen < collection.t4_expected) and services.clock.now_ns() < cursor.deadline_ns:
@@ -206,7 +215,7 @@ def _read_page(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -
 
 def _request_page(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -> dict[str, Any] | None:
     from_ms, to_ms = cursor.span_ms()
-    group = cursor.group(services.settings.function_prefix)
+    group = cursor.group(services.settings.function_prefix, ref.tag)
     pattern = logs.pattern(ref.tag) if cursor.reads_lines else PATTERN
     more = {"nextToken": cursor.next} if cursor.next else {}
     try:

@@ -21,6 +21,7 @@ from stepbench.errors import RecordsRefusedError, TargetBusyError
 from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import Lease
+from stepbench.stages.function_log import take_in
 from stepbench.stages.target_driver import STEP_LIMIT_S, note_removed, open_driver, poll
 from stepbench.stages.tune_store import restore_released
 
@@ -203,10 +204,12 @@ def _await_deliveries(ref: TrialRef, services: Services) -> None:
     """Let arrive what a trigger is delivering once writers have ended: it is gone with the trigger."""
     await_silence(ref.tag, services)
     expected, seen = sum(file.expected for file in services.table.files(ref.tag)), -1
-    if not expected or services.trial(ref).plan.pull:
+    spec = services.trial(ref)
+    if not expected or spec.plan.pull:
         return  # watchers have waited themselves
     until_ns = services.clock.now_ns() + DELIVERY_LIMIT_S * _SECOND_NS
     while services.clock.now_ns() < until_ns:
+        take_in(spec, services)
         before, seen = seen, services.table.t4_count(ref.tag)
         if seen == before and seen >= expected:
             return

@@ -23,6 +23,7 @@ from stepbench.drivers.dynamodb.items import ItemRequests
 from stepbench.drivers.dynamodb.table import STREAM, DynamoDbStore
 from stepbench.drivers.preload import preload_keys, write_each
 from stepbench.drivers.protocol import in_turn
+from stepbench.drivers.receivers import build_receiver
 from stepbench.errors import PlanError, Problem, TargetUnavailableError
 from stepbench.model.errors import GARBAGE
 from stepbench.model.pending import CoroutineRequest
@@ -33,6 +34,7 @@ from stepbench.wire.http1.sigv4 import Form
 if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.receivers import Receiver
     from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
     from stepbench.wire.http1.connection import HttpExchange
@@ -45,7 +47,10 @@ class DynamoDbDriver(DynamoDbStore):
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, answer_limit_s: float = ANSWER_LIMIT_S
     ) -> None:
         super().__init__(spec, settings, clock, limits_of(spec.offered, answer_limit_s))
-        self._mapping = StreamMapping(self._aws, settings, with_filter(self._table.target, spec), self._table.name)
+        self._receiver = build_receiver(spec, settings, clock)
+        self._mapping = StreamMapping(
+            self._aws, self._receiver, with_filter(self._table.target, spec), self._table.name
+        )
         self._items = ItemRequests(self._table.name)
 
     async def prepare(self) -> None:
@@ -54,6 +59,7 @@ class DynamoDbDriver(DynamoDbStore):
 
         The stream is turned on after the preload, so that it holds nothing but the load.
         """
+        await self._receiver.ensure()
         table = await self._table.ensure(streamed=not self._spec.offered.preloaded_keys)
         if not table.get("StreamSpecification", {}).get("StreamEnabled"):
             async with self._aws.opened():
@@ -66,7 +72,7 @@ class DynamoDbDriver(DynamoDbStore):
 
     async def ready(self) -> bool:
         """Return whether the table is active and the mapping enabled; Lambda may still take a minute to poll."""
-        return await super().ready() and await self._mapping.enabled()
+        return await super().ready() and await self._mapping.enabled() and await self._receiver.ready()
 
     def prepare_request(self, request: Request) -> PendingRequest:
         """Return a PutItem or DeleteItem of one item, signed."""
@@ -76,8 +82,17 @@ class DynamoDbDriver(DynamoDbStore):
         return self._items.prepare(self._aws.wire, request)
 
     async def _remove(self) -> bool:
-        """Remove the mapping, then the table with its stream."""
-        return await in_turn(self._mapping.remove, super()._remove)
+        """Remove the mapping, then the table with its stream, and what the trial invoked."""
+        return await in_turn(self._mapping.remove, super()._remove, self._receiver.remove)
+
+    def resource_names(self) -> tuple[str, ...]:
+        """See `Driver`."""
+        return *super().resource_names(), *self._receiver.resource_names()
+
+    async def close(self) -> None:
+        """End connections."""
+        await self._receiver.close()
+        await super().close()
 
 
 RETRIES = 3
@@ -94,19 +109,16 @@ class StreamMapping:
     So it is found even after the table, which alone knew that ARN, is gone.
     """
 
-    def __init__(self, aws: AwsAccess, settings: Settings, target: DynamoDbTarget, table: str) -> None:
+    def __init__(self, aws: AwsAccess, receiver: Receiver, target: DynamoDbTarget, table: str) -> None:
         self._aws = aws
-        self._receiver_arn = (
-            settings.check_clock_function_arn if target.same_sandbox else settings.receive_events_function_arn
-        )
-        self._failures_arn = settings.stream_failures_queue_arn
+        self._receiver = receiver
         self._target = target
         self._in_arn = f":table/{table}/stream/"
 
     async def ensure(self, stream_arn: str) -> None:
         """Create the mapping, unless it exists."""
         if await self._find() is None:
-            request = mapping_request(self._target, stream_arn, self._receiver_arn, self._failures_arn)
+            request = mapping_request(self._target, stream_arn, self._receiver.arn, self._receiver.failures_arn)
             await self._aws.ask("create_event_source_mapping", "lambda", **request)
 
     async def enabled(self) -> bool:
@@ -137,7 +149,7 @@ class StreamMapping:
             raise
 
     def _find_now(self, client: Any) -> dict[str, Any] | None:  # noqa: ANN401 -- boto3's
-        pages = client.get_paginator("list_event_source_mappings").paginate(FunctionName=self._receiver_arn)
+        pages = client.get_paginator("list_event_source_mappings").paginate(FunctionName=self._receiver.arn)
         mappings = (mapping for page in pages for mapping in page["EventSourceMappings"])
         return next((each for each in mappings if self._in_arn in each["EventSourceArn"]), None)
 
@@ -163,16 +175,19 @@ def mapping_request(target: DynamoDbTarget, stream_arn: str, receiver_arn: str, 
 
     TRIM_HORIZON, because LATEST can miss what is written while the mapping comes up.
     """
+    function = target.function
     request: dict[str, Any] = {
         "EventSourceArn": stream_arn,
         "FunctionName": receiver_arn,
         "StartingPosition": "TRIM_HORIZON",
         "BatchSize": target.batch_size,
         "ParallelizationFactor": target.parallelization_factor,
-        "MaximumRetryAttempts": RETRIES,
-        "MaximumRecordAgeInSeconds": MAX_RECORD_AGE_S,
+        "MaximumRetryAttempts": RETRIES if function is None else function.attempts - 1,
+        "MaximumRecordAgeInSeconds": MAX_RECORD_AGE_S if function is None else function.max_event_age_s,
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
     }
+    if function is not None and function.bisect:
+        request["BisectBatchOnFunctionError"] = True
     if target.batching_window_s:  # none is the default; asked for, it would not go with batches of more than 10
         request["MaximumBatchingWindowInSeconds"] = target.batching_window_s
     if target.filter is not None:

@@ -33,6 +33,7 @@ from stepbench.drivers.postgresql.operations import (
 )
 from stepbench.drivers.preload import preloads
 from stepbench.drivers.protocol import in_turn
+from stepbench.drivers.receivers import build_receiver
 from stepbench.drivers.sql import Table, statements
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S, WRITE_LIMIT_S, PermanentErrors, target_error
 from stepbench.drivers.sql.executor import FIRST_SESSIONS, SessionLimits, SqlExecutor
@@ -82,6 +83,7 @@ class PostgresqlDriver:
         self._spec = spec
         self._settings = settings
         self._clock = clock
+        self._receiver = build_receiver(spec, settings, clock)
         self._access = trial_access(spec, settings, control_limit_s)
         self._schema = sql.Identifier(f"stepbench_{spec.tag}")
         self._deletes = spec.offered.record.operation == "delete"
@@ -104,6 +106,7 @@ class PostgresqlDriver:
     async def close(self) -> None:
         """Close the writers' sessions."""
         self._executor.close()
+        await self._receiver.close()
 
     def prepare_request(self, request: Request) -> PendingRequest:
         """Prepare to insert, overwrite or delete a row; in `request_response` the receiver runs before the answer."""
@@ -117,7 +120,8 @@ class PostgresqlDriver:
             PlanError: the server has no `aws_lambda`, we may not create what we need, or no receiver is known.
             TargetUnavailableError: the server does not answer, or not so.
         """
-        receiver = self._settings.receive_events_function_arn
+        await self._receiver.ensure()
+        receiver = self._receiver.arn
         if not receiver:
             remedy = "Set RECEIVE_EVENTS_FUNCTION_ARN, as the stack does."
             raise target_error(self._spec, "no receiver function is known", remedy)
@@ -151,18 +155,19 @@ class PostgresqlDriver:
         """Return whether the trigger is there and enabled."""
         table = sql.Literal(f"{self._schema.as_string(None)}.records")
         async with self._control() as connection:
-            return await connection.row(sql.SQL(_IS_READY).format(table=table)) == (1,)
+            made = await connection.row(sql.SQL(_IS_READY).format(table=table)) == (1,)
+        return made and await self._receiver.ready()
 
     async def tear_down(self) -> bool:
         """
-        Give the cluster its own capacity back, and drop the schema; not now if somebody holds a lock on it.
+        Give the cluster its own capacity back, and drop the schema, then what its trigger invoked.
 
-        The extension stays: others may use it.
+        Not now if somebody holds a lock on the schema. The extension stays: others may use it.
         """
         # Whatever this trial asked for: one that was cut short in the middle of scaling may have left its bounds.
         if self._settings.aurora_cluster and self._spec.offered.target.endpoint is None:
-            return await in_turn(self._restore, self._drop)
-        return await self._drop()
+            return await in_turn(self._restore, self._drop, self._receiver.remove)
+        return await in_turn(self._drop, self._receiver.remove)
 
     async def scale(self, scale: Scale) -> bool:
         """Ask the stack's Aurora Serverless v2 cluster for other bounds; True once they are in force."""
@@ -174,7 +179,7 @@ class PostgresqlDriver:
 
     def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
-        return (f"schema {self._schema.as_string(None)}",)
+        return f"schema {self._schema.as_string(None)}", *self._receiver.resource_names()
 
     async def provider(self) -> str:
         """Return the server's name, as `server_name`."""

@@ -16,6 +16,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.aws import ANSWER_LIMIT_S, AwsAccess, error_code
 from stepbench.drivers.preload import preload_keys, write_each
 from stepbench.drivers.protocol import in_turn
+from stepbench.drivers.receivers import build_receiver
 from stepbench.errors import TargetUnavailableError
 from stepbench.wire.http1.aws import SignedRequest, write_result, xml_error_code
 from stepbench.wire.http1.sigv4 import Form, s3_path
@@ -48,7 +49,7 @@ class S3Driver:
         self._spec = spec
         self._clock = clock
         self._bucket = settings.target_bucket
-        self._receiver_arn = settings.receive_events_function_arn
+        self._receiver = build_receiver(spec, settings, clock)
         self._prefix = matching_head(spec.tag)
         self._aws = AwsAccess("s3", spec, settings, clock, answer_limit_s, bucket=self._bucket)
 
@@ -63,6 +64,7 @@ class S3Driver:
         In this order, because the receiver knows an update by its version id: a preloaded version would be one that
         no writer has recorded.
         """
+        await self._receiver.ensure()
         s3: S3Client = await self._aws.client()
         versioning = await self._aws.call(s3.get_bucket_versioning, Bucket=self._bucket)
         if versioning.get("Status") != "Enabled":
@@ -75,7 +77,7 @@ class S3Driver:
             async with self._aws.opened():
                 await preload_keys(self._spec, write_each(self.prepare_request), self._clock)
         events = DELETED if self._spec.offered.record.operation == "delete" else CREATED
-        entry = notification(self._spec.tag, self._prefix, self._receiver_arn, events)
+        entry = notification(self._spec.tag, self._prefix, self._receiver.arn, events)
         await self._aws.call(
             s3.put_bucket_notification_configuration,
             Bucket=self._bucket,
@@ -84,7 +86,8 @@ class S3Driver:
 
     async def ready(self) -> bool:
         """Return whether the bucket reports the notification; S3 may still take minutes to act on it."""
-        return has_notification(await self._notifications(await self._aws.client()), self._prefix)
+        noted = has_notification(await self._notifications(await self._aws.client()), self._prefix)
+        return noted and await self._receiver.ready()
 
     def prepare_request(self, request: Request) -> PendingRequest:
         """Return a PUT or a DELETE of one object; in a versioned bucket that adds a delete marker with a version id."""
@@ -94,7 +97,10 @@ class S3Driver:
         )
 
     async def tear_down(self) -> bool:
-        """Remove the notification, then every version and delete marker of the trial."""
+        """Remove the notification, then every version and delete marker of the trial, and what the trial invoked."""
+        return await in_turn(self._clear_bucket, self._receiver.remove)
+
+    async def _clear_bucket(self) -> bool:
         s3: S3Client = await self._aws.client()
         versions = ObjectVersions(self._aws, self._bucket, self._spec.tag)
         try:
@@ -107,10 +113,11 @@ class S3Driver:
     def resource_names(self) -> tuple[str, ...]:
         """See `Driver`."""
         place = f"s3://{self._bucket}/{self._prefix}"
-        return f"notification on {place}", f"objects {place}*, all versions"
+        return f"notification on {place}", f"objects {place}*, all versions", *self._receiver.resource_names()
 
     async def close(self) -> None:
         """End connections."""
+        await self._receiver.close()
         await self._aws.close()
 
     async def provider(self) -> str:

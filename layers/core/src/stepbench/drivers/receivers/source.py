@@ -1,0 +1,128 @@
+"""
+The function that a copy is made of: whether it can be copied, and what its copy is to be. Pure.
+
+Source:
+    AWS Lambda's API reference, GetFunction and CreateFunction; AWS Lambda's developer guide, "Modifying the runtime
+    environment" (wrapper scripts) and "Adding layers to functions" (five at most).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from stepbench.contracts.function import RUNTIMES
+from stepbench.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stepbench.contracts.function import MeasuredFunction
+
+MOST_LAYERS = 5
+WRAPPER = "AWS_LAMBDA_EXEC_WRAPPER"
+WRAPPER_PATH = "/opt/stepbench-measure"
+TRIAL_TAG = "stepbench:trial"
+"""Name of the tag that a copy has, with the trial's tag as its value."""
+_OWN_VARIABLES = ("STEPBENCH_TRIAL", "STEPBENCH_IDENTITY")
+_COPIED = ("Role", "Handler", "Runtime", "Timeout", "MemorySize", "Architectures", "EphemeralStorage", "KMSKeyArn")
+"""What a copy has as it is; the rest is asked for in another form than it is shown in."""
+DEFAULT_TIMEOUT_S, DEFAULT_MEMORY_MIB = 60, 1_024
+"""Of a package, for which the plan names none."""
+
+
+def copy_name(tag: str, function_prefix: str) -> str:
+    """Return the name of a trial's copy; its log group is that of any function of this name."""
+    return f"{function_prefix}-measured-{tag}"
+
+
+def source_problems(at: str, configuration: Mapping[str, Any]) -> Iterator[Problem]:
+    """
+    Yield why a function cannot be copied and measured.
+
+    Args:
+        at: path of `target.function` in the plan.
+        configuration: as GetFunctionConfiguration shows it.
+    """
+    name = str(configuration.get("FunctionName", ""))
+    variables = (configuration.get("Environment") or {}).get("Variables", {})
+    layers = configuration.get("Layers", ())
+    found: list[tuple[bool, str, str]] = [
+        (
+            configuration.get("PackageType", "Zip") != "Zip",
+            "is a container image, to which no layer can be added",
+            "Measure a version of it that is deployed as a .zip file.",
+        ),
+        (
+            configuration.get("PackageType", "Zip") == "Zip"
+            and not re.match(RUNTIMES, str(configuration.get("Runtime", ""))),
+            f"has the runtime {configuration.get('Runtime')}, for which the measuring layer has no shim",
+            "Use Python or Node.js; docs/your-function.md has the lines that other runtimes can print themselves.",
+        ),
+        (
+            len(layers) >= MOST_LAYERS,
+            f"has {len(layers)} layers, and with the measuring layer it would have more than {MOST_LAYERS}",
+            "Merge two of its layers.",
+        ),
+        (
+            WRAPPER in variables,
+            f"has a wrapper already ({WRAPPER})",
+            "Measure a version without it: two wrappers would each replace the handler.",
+        ),
+        (
+            any(own in variables for own in _OWN_VARIABLES),
+            f"has variables whose names the measuring layer needs: {', '.join(_OWN_VARIABLES)}",
+            "Measure the original, not a copy of it.",
+        ),
+    ]
+    for broken, message, remedy in found:
+        if broken:
+            yield Problem(path=f"{at}.name", value=repr(name), message=message, remedy=remedy)
+
+
+def copy_request(
+    configuration: Mapping[str, Any], wanted: MeasuredFunction, layer_arn: str, variables: Mapping[str, str]
+) -> dict[str, Any]:
+    """
+    Return CreateFunction's arguments for a copy, but for its name, its code and its log group.
+
+    Args:
+        configuration: of the function, as GetFunctionConfiguration shows it.
+        wanted: what the plan wants otherwise.
+        layer_arn: of the measuring layer, which comes last.
+        variables: of the trial, for the layer.
+    """
+    request = {name: configuration[name] for name in _COPIED if configuration.get(name)}
+    own = (configuration.get("Environment") or {}).get("Variables", {})
+    layers = [layer["Arn"] for layer in configuration.get("Layers", ())]
+    request |= {
+        "Environment": {"Variables": {**own, **wanted.variables, **variables, WRAPPER: WRAPPER_PATH}},
+        "Layers": [*layers, layer_arn],
+        "Description": f"Copy of {configuration.get('FunctionName', 'a package')}, made by Stepbench for one trial",
+    }
+    if systems := configuration.get("FileSystemConfigs"):
+        request["FileSystemConfigs"] = systems
+    if (vpc := configuration.get("VpcConfig")) and vpc.get("SubnetIds"):
+        names = ("SubnetIds", "SecurityGroupIds", "Ipv6AllowedForDualStack")
+        request["VpcConfig"] = {name: vpc[name] for name in names if name in vpc}
+    if mode := (configuration.get("TracingConfig") or {}).get("Mode"):
+        request["TracingConfig"] = {"Mode": mode}
+    if wanted.memory_mib is not None:
+        request["MemorySize"] = wanted.memory_mib
+    if wanted.timeout_s is not None:
+        request["Timeout"] = wanted.timeout_s
+    if wanted.snap_start:
+        request["SnapStart"] = {"ApplyOn": "PublishedVersions"}
+    return request
+
+
+def package_configuration(wanted: MeasuredFunction, runtime: str, role_arn: str) -> dict[str, Any]:
+    """Return the configuration of a package, as if it were a function's."""
+    return {
+        "FunctionName": wanted.described,
+        "Handler": wanted.handler,
+        "Runtime": wanted.runtime or runtime,
+        "Role": role_arn,
+        "Timeout": wanted.timeout_s or DEFAULT_TIMEOUT_S,
+        "MemorySize": wanted.memory_mib or DEFAULT_MEMORY_MIB,
+    }
