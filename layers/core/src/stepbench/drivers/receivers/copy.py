@@ -20,10 +20,12 @@ from stepbench.drivers.receivers.source import (
     TRIAL_TAG,
     copy_name,
     copy_request,
+    needed_rights,
     package_configuration,
     source_problems,
 )
 from stepbench.errors import PlanError, Problem, TargetUnavailableError, raise_problems
+from stepbench.observability import logger
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
@@ -187,8 +189,30 @@ class FunctionCopy:
             message, remedy = "is no function of this account and region", "Give the name or the ARN of one that is."
             raise PlanError([self._problem(".name", message, remedy)]) from error
         raise_problems(source_problems(self._path, found["Configuration"]))
+        await self._require_rights(str(found["Configuration"]["Role"]))
         await self._aws.call(self._copy_code, found["Code"]["Location"], await self._aws.client("s3"))
         return found["Configuration"], {"S3Bucket": self._settings.results_bucket, "S3Key": self._code_key}
+
+    async def _require_rights(self, role_arn: str) -> None:
+        """Refuse a role that may not do what a copy needs, where IAM tells us; where it does not, canaries will."""
+        partition, region, account = (self.arn.split(":")[place] for place in (1, 3, 4))
+        at = f"{region}:{account}"
+        group = f"arn:{partition}:logs:{at}:log-group:{self._log_group}"
+        table = f"arn:{partition}:dynamodb:{at}:table/{self._settings.target_table_prefix}{self._spec.tag}"
+        denied = []
+        for resource, actions in needed_rights(self._spec.offered.target.store, group, table).items():
+            wanted = {"PolicySourceArn": role_arn, "ActionNames": actions, "ResourceArns": [resource]}
+            try:
+                answer = await self._aws.ask("simulate_principal_policy", "iam", **wanted)
+            except TargetUnavailableError:
+                logger.info("the rights of %s cannot be asked for", role_arn)
+                return
+            results = answer["EvaluationResults"]
+            denied += [one["EvalActionName"] for one in results if one["EvalDecision"] != "allowed"]
+        if denied:
+            message = f"has the role {role_arn}, which may not {', '.join(denied)} for a copy"
+            remedy = "Attach the stack's MeasuringPolicy (an output) to the role."
+            raise PlanError([self._problem(".name", message, remedy)])
 
     def _copy_code(self, location: str, s3: Any) -> None:  # noqa: ANN401 -- boto3's
         with urllib.request.urlopen(location, timeout=_DOWNLOAD_LIMIT_S) as code:  # noqa: S310 -- Lambda's own link

@@ -116,6 +116,24 @@ def copy_request(
     return request
 
 
+def needed_rights(store: str, log_group: str, table: str) -> dict[str, tuple[str, ...]]:
+    """
+    Return what the role of a copy has to be allowed, actions by resource.
+
+    Lambda writes logs and polls streams with the role of the function.
+
+    Args:
+        store: whose trigger invokes it.
+        log_group: ARN of the copy's.
+        table: ARN of the trial's table, of which DynamoDB's stream is.
+    """
+    rights: dict[str, tuple[str, ...]] = {f"{log_group}:log-stream:any": ("logs:CreateLogStream", "logs:PutLogEvents")}
+    if store == "dynamodb":
+        polling = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
+        rights[f"{table}/stream/any"] = polling
+    return rights
+
+
 def package_configuration(wanted: MeasuredFunction, runtime: str, role_arn: str) -> dict[str, Any]:
     """Return the configuration of a package, as if it were a function's."""
     return {
