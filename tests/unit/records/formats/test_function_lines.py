@@ -16,11 +16,11 @@ T4, T5 = 1_700_000_000_000_000_000, 1_700_000_000_050_000_000
 SEQUENCES = ("11", "12", "13")
 
 
-def _line(name: str, **fields: Any) -> str:
+def _line(name: str, **fields: Any) -> str:  # noqa: ANN401 -- JSON
     return json.dumps({f"stepbench.{name}": {"trial": TAG, "request": "r-1", "t4": T4, **fields}})
 
 
-def _begin(source: str, records: list[list[Any]], **fields: Any) -> str:
+def _begin(source: str, records: list[list[Any]], **fields: Any) -> str:  # noqa: ANN401 -- JSON
     known = {"sandbox": "s1", "cold": True, "init_ns": 7, "batch": len(records), "source": source, "records": records}
     return _line("t4", **{**known, **fields})
 

@@ -15,6 +15,14 @@ RUNTIMES = r"^(python3\.[0-9]{1,2}|nodejs[0-9]{2}\.x)$"
 """Of Lambda: those for which the measuring layer has a shim."""
 MOST_ASYNCHRONOUS_ATTEMPTS = 3
 """Lambda tries an event of an asynchronous invocation again twice at most."""
+ASYNCHRONOUS_RETRIES_S = (60, 120)
+"""How long Lambda waits before it invokes a function asynchronously for the second and for the third time."""
+STREAM_RETRY_S = 2
+"""Assumed of a batch that failed: Lambda's documentation names no time."""
+MOST_LOGGED_EVENTS = 200_000
+"""Of a trial: its log is read page by page, while others of the account may read theirs."""
+DRAIN_LIMIT_S = 120
+"""How long arrivals are awaited, beside the time that attempts may take."""
 PACKAGES = "functions/"
 """What the keys of packages in the results bucket begin with."""
 
@@ -82,6 +90,17 @@ class MeasuredFunction(RuledContract):
             for field in ("handler", "runtime"):
                 if getattr(self, field) is not None:
                     yield BrokenRule(field, "is the function's own", f'Remove it: the copy has the {field} of "name".')
+
+    def retried_s(self, *, batches: bool) -> float:
+        """
+        Return how long after its first attempt an event's last one is made, beside the time that they take themselves.
+
+        Args:
+            batches: whether batches of a stream are tried again, which Lambda does soon; single events wait.
+        """
+        if batches:
+            return STREAM_RETRY_S * (self.attempts - 1)
+        return sum(ASYNCHRONOUS_RETRIES_S[: self.attempts - 1])
 
     @property
     def described(self) -> str:

@@ -10,6 +10,7 @@ from pydantic import Field
 from stepbench.contracts.base import BrokenRule, Contract, RuledContract
 from stepbench.contracts.dataflow.dag import Dag
 from stepbench.contracts.experiment import traits_of
+from stepbench.contracts.function import DRAIN_LIMIT_S
 from stepbench.contracts.identity import MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase
 from stepbench.contracts.published import Published
@@ -28,6 +29,14 @@ WATCH_LOOP_S, SHORTEST_WATCH_LOOP_S = 15, 1
 LoadFrom = Literal["lambda", "host"]
 ZIPF_EXPONENT, HOT_SHARE = 0.99, 0.5
 """Defaults; the exponent is that of YCSB, the Yahoo! Cloud Serving Benchmark."""
+
+
+def _drain_limit_s(fields: dict[str, Any]) -> float:
+    """Return how long arrivals are awaited where the plan does not say: of a measured function until its last try."""
+    target = fields.get("target")  # absent where it is refused
+    if target is None or target.function is None:
+        return DRAIN_LIMIT_S
+    return DRAIN_LIMIT_S + float(target.function.retried_s(batches=target.delivers_batches))
 
 
 class Record(RuledContract):
@@ -134,7 +143,9 @@ class TrialFields(Contract):
     max_in_flight: int = Field(
         default=64, ge=1, le=10_000, description="Per writer; at the cap requests queue in order."
     )
-    drain_limit_s: float = Field(default=120, gt=0, le=3_600)
+    drain_limit_s: float = Field(
+        default_factory=_drain_limit_s, gt=0, le=3_600, json_schema_extra={"default": DRAIN_LIMIT_S}
+    )
     log_t4: Literal["all", "sample", "none"] = "none"
     repeats: int = Field(default=1, ge=1, le=100)
     matrix: dict[str, MatrixValues] | None = Field(

@@ -40,6 +40,8 @@ T4_ITEM_BYTES = 300
 LOG_BYTES_PER_INVOCATION = 400
 T4_LINE_BYTES = 200
 """A line of the second source (`records.formats.t4_lines`) without its entries, CloudWatch's own 26 bytes included."""
+PRINTED_TWICE = 2.0
+"""A measured function prints two lines, each of which is about as long as one of a receiver's."""
 T4_LOGGED_ENTRY_BYTES = T4_ENTRY_BYTES * 4 / 3
 TRANSITIONS_PER_TRIAL = 60
 WATCH_LANES = 2
@@ -147,9 +149,23 @@ def _invocations(trial: TrialPlan, batches: int, offered: int, assumed: Assumpti
 
 def _billed_s(trial: TrialPlan, batches: int, offered: int, assumed: Assumptions) -> float:
     writers_s = _offering_s(trial, assumed) + assumed.lead_of(trial) * items(trial) if _invoked_items(trial) else 0
-    pushed_s = (batches + _invoked_writes(trial, offered, assumed)) * assumed.receiver_s
+    pushed_s = (batches + _invoked_writes(trial, offered, assumed)) * _received_s(trial, assumed)
     receivers_s = assumed.lanes * _watch_s(trial, assumed) if trial.pull else pushed_s
     return writers_s + receivers_s + assumed.control_s + _checks(trial, assumed) * assumed.check_s
+
+
+def _received_s(trial: TrialPlan, assumed: Assumptions) -> float:
+    """
+    Return how long one delivery occupies its receiver, as seconds of a function with the stack's memory.
+
+    How long a measured function takes is what the trial is to find out: it is taken for as quick as ours, and for tried
+    as often as it may be where a bound is asked for.
+    """
+    function = trial.target.function
+    if function is None:
+        return assumed.receiver_s
+    memory = (function.memory_mib or FUNCTION_MEMORY_MB) / FUNCTION_MEMORY_MB
+    return assumed.receiver_s * memory * (1 if assumed.expected else function.attempts)
 
 
 def _invoked_writes(trial: TrialPlan, offered: int, assumed: Assumptions) -> int:
@@ -164,8 +180,9 @@ def results_writes(offering_s: float, delivered: int, batches: int) -> float:
 
 
 def log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int) -> float:
-    """Return what invocations and logged arrivals write into the log."""
+    """Return what invocations and logged arrivals write into the log; a measured function prints all of its own."""
     share = {"all": 1.0, "sample": 1 / SAMPLE_EVERY, "none": 0.0}[trial.log_t4]
+    share = share if trial.target.function is None else PRINTED_TWICE
     return invocations * LOG_BYTES_PER_INVOCATION + share * (
         batches * T4_LINE_BYTES + delivered * T4_LOGGED_ENTRY_BYTES
     )

@@ -54,6 +54,8 @@ def problems_of(error: ValidationError, document: dict[str, Any]) -> list[Proble
 
 def _follows(detail: ErrorDetails, others: list[ErrorDetails]) -> bool:
     """Pydantic drops bad entries from a list and then finds it too short, which follows from the first error."""
+    if detail["type"] == "default_factory_not_called":  # of another field, which is refused itself
+        return True
     depth = len(detail["loc"])
     below = (len(other["loc"]) > depth and other["loc"][:depth] == detail["loc"] for other in others)
     return detail["type"] == "too_short" and any(below)

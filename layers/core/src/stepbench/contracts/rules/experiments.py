@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
-from stepbench.contracts.function import MOST_ASYNCHRONOUS_ATTEMPTS
+from stepbench.contracts.function import MOST_ASYNCHRONOUS_ATTEMPTS, MOST_LOGGED_EVENTS
 from stepbench.contracts.target import CassandraTarget, DsqlTarget, PostgresqlTarget, stores_with, target_models
 from stepbench.contracts.workload import Kind
 
@@ -55,6 +55,12 @@ def _function_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         yield BrokenRule("target.function", "cannot be in the writer's sandbox", "Remove it, or same_sandbox.")
     if trial.log_t4 != "none":
         yield BrokenRule("log_t4", "has no effect: a measured function always prints its times", "Remove it.")
+    if trial.events > MOST_LOGGED_EVENTS:
+        message = f"offer {trial.events:,} events, and a measured function's are read from its log"
+        yield BrokenRule("phases", message, f"Offer {MOST_LOGGED_EVENTS:,} at most, or split the trial.")
+    if trial.drain_limit_s < (needed_s := function.retried_s(batches=trial.target.delivers_batches)):
+        message = f"is over before {function.attempts} attempts are made, the last of them after {needed_s:g} s"
+        yield BrokenRule("drain_limit_s", message, "Raise it, remove it, or lower target.function.attempts.")
     if not trial.target.delivers_batches:
         if function.attempts > MOST_ASYNCHRONOUS_ATTEMPTS:
             message = f"is more than the {MOST_ASYNCHRONOUS_ATTEMPTS} of an asynchronous invocation"

@@ -1,0 +1,139 @@
+"""The log of a measured function, taken into the results table look by look."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.support.fake_clock import FakeClock
+
+from stepbench.contracts.function import MeasuredFunction
+from stepbench.contracts.identity import EventId
+from stepbench.errors import RecordsUnavailableError
+from stepbench.records.storage import layout
+from stepbench.stages import function_log as stage
+from stepbench.stages.function_log import LogPosition, take_in
+
+NOW_NS = 1_700_000_000_000_000_000
+NOW_MS = NOW_NS // 10**6
+FUNCTION = MeasuredFunction(package=f"functions/{'0' * 64}.zip", handler="app.handler")
+
+
+class Log:
+    """CloudWatch Logs with one group, whose lines become readable when `show` says so; pages hold two lines."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.error = ""
+
+    def show(self, at_ms: int, *messages: str) -> None:
+        """Let lines be readable that were printed then."""
+        self.events += [{"timestamp": at_ms, "message": f"{message}\n"} for message in messages]
+
+    def filter_log_events(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 -- parameters
+        """Return a page of what was printed since `startTime` and holds the pattern."""
+        if self.error:
+            raise ClientError({"Error": {"Code": self.error, "Message": "no"}}, "FilterLogEvents")
+        pattern = request["filterPattern"].strip('"')
+        found = [e for e in self.events if e["timestamp"] >= request["startTime"] and pattern in e["message"]]
+        found.sort(key=lambda event: event["timestamp"])
+        first = int(request.get("nextToken", 0))
+        more = {"nextToken": str(first + 2)} if len(found) > first + 2 else {}
+        return {"events": found[first : first + 2], **more}
+
+
+class Scene:
+    """A trial that measures a function on S3, and its log."""
+
+    def __init__(self) -> None:
+        self.log = Log()
+        self.memory = MemoryServices(FakeClock(NOW_NS), aws={"logs": self.log}, function_prefix="stack")
+        plan = small_plan("s3")
+        target = plan.target.model_copy(update={"function": FUNCTION})
+        self.ref = stored_trial(self.memory.services, plan.model_copy(update={"target": target}))
+        self.memory.services.table.take_lease("s3#bucket", self.ref, "arn", NOW_NS)
+
+    def line(self, name: str, number: int, **fields: Any) -> str:  # noqa: ANN401 -- fields of a line
+        """Return a line of the invocation that brought this event."""
+        return json.dumps({
+            f"stepbench.{name}": {"trial": self.ref.tag, "request": f"r-{number}", "t4": NOW_NS + number, **fields}
+        })  # fmt: skip
+
+    def begin(self, number: int) -> str:
+        """Return the first line."""
+        key = f"{EventId(self.ref.tag, 0, 0, 0, 0, number).text()}/xxxxxxxx"
+        record = [key, "ObjectCreated:Put", "2023-11-14T22:13:20.000Z", "v"]
+        return self.line("t4", number, sandbox="s", batch=1, source="aws:s3", records=[record])
+
+    def look(self) -> dict[str, int]:
+        """Take in, and return t5 less now by request."""
+        take_in(self.memory.services.trial(self.ref), self.memory.services)
+        items = self.memory.services.table.t4_items(self.ref.tag)
+        return {str(i["sk"]).split("#")[0]: max(int(i["t5_ns"]) - NOW_NS, 0) for i in items}
+
+    @property
+    def position(self) -> LogPosition:
+        """Return what is remembered between two looks."""
+        return self.memory.services.runs.get_model(layout.trial_key(self.ref, "function-log.json"), LogPosition)
+
+
+def test_each_look_adds_what_has_come_since_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines come late and out of order, and one invocation's may come in different looks."""
+    monkeypatch.setattr(stage, "OVERLAP_MS", 1_000)
+    scene = Scene()
+    scene.log.show(NOW_MS, scene.begin(1), scene.begin(2), scene.line("t5", 2, t5=NOW_NS + 20))
+    assert scene.look() == {"r-1": 0, "r-2": 20}
+
+    scene.log.show(NOW_MS + 5_000, scene.line("t5", 1, t5=NOW_NS + 10))
+    scene.log.show(NOW_MS - 500, scene.begin(3), scene.line("t5", 3, t5=NOW_NS + 30))
+    assert scene.look() == {"r-1": 10, "r-2": 20, "r-3": 30}
+    assert scene.position.open == {}
+    assert scene.position.read_to_ms == NOW_MS + 5_000
+
+
+def test_what_was_taken_in_is_not_stored_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look reads the last minute once more; to store it again would cost as many writes."""
+    scene, puts = Scene(), []
+    table = type(scene.memory.services.table)
+    put = table.put_t4
+    monkeypatch.setattr(table, "put_t4", lambda self, *of, **more: (puts.append(of[1]), put(self, *of, **more)))
+    scene.log.show(NOW_MS, scene.begin(1), scene.line("t5", 1, t5=NOW_NS + 10))
+
+    assert scene.look() == scene.look() == {"r-1": 10}
+    assert puts == ["r-1"]
+
+
+def test_an_end_without_its_begin_waits_for_it() -> None:
+    """Nobody knows which event it was until then."""
+    scene = Scene()
+    scene.log.show(NOW_MS, scene.line("t5", 1, t5=NOW_NS + 10))
+    assert scene.look() == {}
+
+    scene.log.show(NOW_MS, scene.begin(1))
+    assert scene.look() == {"r-1": 10}
+
+
+def test_a_group_that_is_not_there_holds_nothing() -> None:
+    """It is made with the copy, and goes with it."""
+    scene = Scene()
+    scene.log.error = "ResourceNotFoundException"
+    assert scene.look() == {}
+
+
+def test_a_log_that_cannot_be_read_is_waited_for() -> None:
+    """Its error names the function, so that whoever looks finds the right."""
+    scene = Scene()
+    scene.log.error = "AccessDeniedException"
+    with pytest.raises(RecordsUnavailableError, match="measured function stack-measured-"):
+        scene.look()
+
+
+def test_a_trial_of_the_stacks_own_receiver_has_no_such_log() -> None:
+    """It is asked for nothing: the right to read it is for copies alone."""
+    memory = MemoryServices(FakeClock(NOW_NS), aws={}, function_prefix="stack")
+    ref = stored_trial(memory.services)
+    take_in(memory.services.trial(ref), memory.services)
+    assert memory.services.runs.find_bytes(layout.trial_key(ref, "function-log.json")) is None
