@@ -15,6 +15,7 @@ from stepbench.errors import StepbenchError, TargetBusyError, shortened
 from stepbench.observability import TARGETS_PENDING, TARGETS_SWEPT, logger, put_metric
 from stepbench.records.storage import layout
 from stepbench.stages.leftovers import ABORTED, CAUSE_CHARS, GONE, RUNNING, cancel, execution_status, finish, is_over
+from stepbench.stages.orphaned_copies import remove_orphaned_copies
 from stepbench.stages.turns import execution_arn
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def sweep_targets(
     causes = {
         lease.target: _sweep(lease, task.execution_arn, services, until_ns, build) for lease in services.table.leases()
     }
+    if task.execution_arn is None:
+        remove_orphaned_copies(services)
     _conclude(task.execution_arn, services)
     pending = {target: cause for target, cause in causes.items() if cause}
     swept = tuple(target for target, cause in causes.items() if cause == "")

@@ -17,6 +17,7 @@ from stepbench.contracts.function import MOST_ASYNCHRONOUS_ATTEMPTS
 from stepbench.drivers.aws import AwsAccess, error_code
 from stepbench.drivers.protocol import in_turn
 from stepbench.drivers.receivers.source import (
+    COPIES,
     TRIAL_TAG,
     copy_name,
     copy_request,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 _GONE = "ResourceNotFoundException"
 _THERE = frozenset({"ResourceConflictException", "ResourceAlreadyExistsException"})
 _DOWNLOAD_LIMIT_S = 60
-COPIES = "functions/copies/"
-"""What the keys of copied code begin with; they go with the copy."""
 _VERSION = "1"
 """The only one that is ever published of a copy."""
 _ACTIVE_LIMIT_S, _ACTIVE_POLL_S = 300, 0.25

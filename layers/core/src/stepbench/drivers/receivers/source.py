@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.function import MeasuredFunction
 
+COPIES = "functions/copies/"
+"""What the keys of copied code in the results bucket begin with; they go with the copy."""
 MOST_LAYERS = 5
 WRAPPER = "AWS_LAMBDA_EXEC_WRAPPER"
 WRAPPER_PATH = "/opt/stepbench-measure"
