@@ -68,6 +68,8 @@ MEASURED = {"CheckClock", "EndDataflow", "ReceiveEvents", "RunTransfer", "RunWri
 OUTLASTING = {"ResultsBucket", "FilesBucket"}
 """As far as CloudFormation goes; the second is emptied and deleted with the stack, unless KeepFiles says otherwise."""
 NAMELESS = {
+    *("ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs"),
+    "elasticfilesystem:DescribeMountTargets",  # on a file system of the user's, which no parameter names
     "lambda:ListEventSourceMappings",
     "lambda:CreateEventSourceMapping",
     "dynamodb:ListStreams",
@@ -128,7 +130,7 @@ def test_the_template_reads_as_a_run_goes() -> None:
     entries = ["ReceiveEventsFunction", "SweepTargetsFunction", "Schedule", "HttpApiFunction", "NetworkStack"]
     expected = ["ResultsTable", "CoreLayer", "ReadTrialPolicy", *called, *machines, *entries]
     assert [name for name in TEMPLATE["Resources"] if name in expected] == expected
-    assert len((ROOT / "template.yaml").read_text("utf-8").splitlines()) <= 1_800
+    assert len((ROOT / "template.yaml").read_text("utf-8").splitlines()) <= 1_850
 
 
 def test_an_update_finds_what_holds_data() -> None:
@@ -246,19 +248,19 @@ def test_only_the_api_knows_teams_and_with_the_sweeper_the_machine_that_runs_pla
     names = ("HttpApi", "ReportDataset", "SweepTargets")
     functions = (TEMPLATE["Resources"][f"{name}Function"]["Properties"] for name in names)
     given = [{name for name, value in each["Environment"]["Variables"].items() if value} for each in functions]
-    assert given == [OF_THE_API, OF_CALLERS, {"BENCHMARK_ARN"}]
+    assert given == [{*OF_THE_API, "MEASURED_FUNCTIONS"}, OF_CALLERS, {"BENCHMARK_ARN"}]
 
 
 def test_the_environment_is_what_settings_read() -> None:
     """A variable with another name would be ignored, and the default used in silence."""
-    given = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]) | OF_THE_API
+    given = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]) | OF_THE_API | {"MEASURED_FUNCTIONS"}
     of_host = {"LOAD_HOST"}
     of_lambda = {"AWS_REGION", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
     of_prices = {"STACK_OPTIONS"}  # AnalyseTrial's and RenderReport's: tests/unit/costs/test_standing.py
     of_collector = TEMPLATE["Resources"]["CollectLogsFunction"]["Properties"]["Environment"]["Variables"]
     of_failures = {name for name, value in of_collector.items() if value}
     assert of_failures == {"FAILURE_QUEUES"}
-    of_copies = {"MEASURING_LAYER_ARN"}
+    of_copies = {"MEASURING_LAYER_ARN", "INVOKE_FAILURES_QUEUE_ARN", "PYTHON_RUNTIME"}
     preparing = TEMPLATE["Resources"]["PrepareTargetFunction"]["Properties"]["Environment"]["Variables"]
     assert set(preparing) == of_copies
     elsewhere = of_lambda | of_host | of_prices | of_failures | of_copies
@@ -291,12 +293,31 @@ def test_no_star_where_a_name_can_stand() -> None:
             assert set(actions) <= NAMELESS
 
 
+OF_ACCOUNT = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}"
+
+
+def test_only_functions_that_are_named_are_read_and_only_copies_are_made_and_removed() -> None:
+    """The function that is measured is somebody's production: nothing of ours may change or delete it."""
+    changing = ("lambda:CreateFunction", "lambda:DeleteFunction", "lambda:PutFunctionConcurrency")
+    copies = [{"Fn::Sub": f"{OF_ACCOUNT}:function:${{AWS::StackName}}-measured-*"}]
+    for statement in statements(TEMPLATE["Resources"]):
+        if {*listed(statement["Action"])} & {*changing}:
+            assert statement["Resource"] == copies
+        if "lambda:GetFunction" in listed(statement["Action"]):
+            assert statement["Resource"] == {"Ref": "MeasuredFunctions"}
+        if "iam:PassRole" in listed(statement["Action"]):
+            assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "lambda.amazonaws.com"}} or (
+                statement["Resource"] != {"Ref": "MeasuredRoles"}
+            )
+
+
 def test_a_mapping_can_be_made_for_the_receivers_only() -> None:
-    """The one `*` that would give something away has a condition."""
+    """The one `*` that would give something away has a condition: ours, and copies that trials have made."""
     mapping = [one for one in statements(TEMPLATE["Resources"]) if "EventSourceMapping" in str(one["Action"])]
     changing = [one for one in mapping if one["Action"] != "lambda:ListEventSourceMappings"]
     receivers = [{"Fn::GetAtt": [f"{name}Function", "Arn"]} for name in ("ReceiveEvents", "CheckClock")]
-    condition = {"ArnEquals": {"lambda:FunctionArn": receivers}}
+    copies = {"Fn::Sub": f"{OF_ACCOUNT}:function:${{AWS::StackName}}-measured-*"}
+    condition = {"ArnLike": {"lambda:FunctionArn": [*receivers, copies]}}
     assert [one["Condition"] for one in changing] == [condition] * 3
 
 
@@ -457,7 +478,7 @@ REQUEST_S = 60
 OWN_LIMITS_S = {
     "ValidatePlan": application_traces.LIMIT_S,
     "PrepareTarget": FORMER_S + target_driver.REACH_LIMIT_S + PRELOAD_FOR_S + prepare_target.READY_LIMIT_S,
-    "AwaitTarget": await_target.CALL_LIMIT_S + await_target.CANARY_LIMIT_S,
+    "AwaitTarget": await_target.CALL_LIMIT_S + await_target.LOGGED_CANARY_LIMIT_S,
     "WatchChanges": WatchPace().turn_s + WatchPace().overlap_s + watch_changes.FINAL_TRIES * WatchPace().tick_s,
     "AwaitArrivals": await_arrivals.RETRY_S,
     "CollectLogs": collect_logs.BUDGET_NS / 1e9,
@@ -502,7 +523,7 @@ def test_a_receiver_gives_up_before_its_function_does(name: str) -> None:
         "HttpApi": {"ReadTrial", "WriteRegister", "ReadQuotas"},
         "ReportDataset": set(),
         "PrepareTarget": RECORDING | {"WriteTarget", "DescribeTarget", "PrepareTarget", "ChangeCapacity"},
-        "AwaitTarget": {"ReadTrial", "WriteTarget", "DescribeTarget"},
+        "AwaitTarget": {"ReadTrial", "WriteDocuments", "WriteItems", "WriteTarget", "DescribeTarget"},
         "WatchChanges": {"ReadTrial", "WriteDocuments", "WriteItems"},
         "ScaleTarget": {"ReadTrial", "WriteDocuments", "ChangeCapacity"},
         "PlanPhase": {"ReadTrial", "WriteDocuments"},
@@ -515,8 +536,8 @@ def test_a_receiver_gives_up_before_its_function_does(name: str) -> None:
         "MakeLearningInput": {"MakeInput"},
         "CheckPrecision": {"ReadTrial", "WriteDocuments", "WriteItems"},
         "MeasureUtilisation": {"ReadTrial", "WriteDocuments"},
-        "AwaitArrivals": {"ReadTrial"},
-        "CollectLogs": {"ReadTrial", "WriteDocuments"},
+        "AwaitArrivals": {"ReadTrial", "WriteDocuments", "WriteItems"},
+        "CollectLogs": {"ReadTrial", "WriteDocuments", "WriteItems"},
         "AnalyseTrial": {"ReadTrial", "WriteDocuments"},
         "ExportRecords": {"ReadTrial", "WriteDocuments"},
         "TearDownTarget": TEARING_DOWN,

@@ -50,8 +50,6 @@ class Settings(BaseModel):
     stream_failures_queue_arn: str = ""
     invoke_failures_queue_arn: str = ""
     """Where asynchronous invocations go that are given up."""
-    measuring_layer_arn: str = ""
-    """The layer that measures functions of the user's own; with its version."""
     measured_functions: str = ""
     """ARNs of the functions that may be copied and measured, with commas."""
     python_runtime: str = "python3.13"

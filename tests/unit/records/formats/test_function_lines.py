@@ -102,10 +102,11 @@ def test_the_records_of_a_large_batch_come_behind_the_handler_in_any_order() -> 
     """CloudWatch gives no order to lines of one millisecond; the end alone does not say what there was."""
     begin = _line("t4", sandbox="s1", batch=3, source="aws:dynamodb")
     first = _line("records", **{"from": 0}, records=[_stream(0)])
-    rest = _line("records", **{"from": 1}, records=[_stream(1), _stream(2)])
+    rest = _line("records", **{"from": 1}, records=[_stream(1)])
+    end = _line("t5", t5=T5, failed=["12"], records=[_stream(2)])
     invocations: dict[str, Invocation] = {}
 
-    list(merge_lines(TAG, invocations, [rest, _line("t5", t5=T5, failed=["12"]), begin]))
+    list(merge_lines(TAG, invocations, [rest, end, begin]))
     (key,) = invocations
     assert not invocations[key].whole
 

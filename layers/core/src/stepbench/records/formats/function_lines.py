@@ -3,8 +3,9 @@ What a measured function's layer prints of each invocation, read into t4 items. 
 
 The layer (`layers/measuring/`) prints one JSON object a line: `stepbench.t4` when the handler begins, and
 `stepbench.t5` when it has returned or raised. The records of a small batch are in the first, so that an invocation that
-dies shows what it had; those of a large one follow the handler, in `stepbench.records` lines, so that to write them
-down is no part of its time. `docs/your-function.md` describes the lines for runtimes that print them themselves.
+dies shows what it had; those of a large one follow the handler, in `stepbench.records` lines and in `stepbench.t5`, so
+that to write them down is no part of its time. `docs/your-function.md` describes the lines for runtimes that print them
+themselves.
 """
 
 from __future__ import annotations
@@ -77,11 +78,11 @@ class Invocation(Contract):
     @property
     def records(self) -> tuple[Record, ...]:
         """Return its records, in the batch's order, as far as they are known."""
-        at_once = (*(self.begin.records if self.begin else ()), *(self.end.records if self.end else ()))
-        if at_once:
-            return at_once
+        if self.begin is not None and self.begin.records:
+            return self.begin.records
         by_start = {part.start: part for part in self.parts}
-        return tuple(record for start in sorted(by_start) for record in by_start[start].records)
+        behind = [record for start in sorted(by_start) for record in by_start[start].records]
+        return (*behind, *(self.end.records if self.end else ()))
 
     @property
     def known(self) -> bool:
