@@ -68,6 +68,7 @@ MEASURED = {"CheckClock", "EndDataflow", "ReceiveEvents", "RunTransfer", "RunWri
 OUTLASTING = {"ResultsBucket", "FilesBucket"}
 """As far as CloudFormation goes; the second is emptied and deleted with the stack, unless KeepFiles says otherwise."""
 NAMELESS = {
+    "lambda:ListFunctions",
     *("ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs"),
     "elasticfilesystem:DescribeMountTargets",  # on a file system of the user's, which no parameter names
     "lambda:ListEventSourceMappings",

@@ -52,8 +52,8 @@ def _copies(services: Services) -> Iterator[str]:
 
 
 def _is_old(function: dict[str, Any], services: Services) -> bool:
-    made = datetime.strptime(function["LastModified"], "%Y-%m-%dT%H:%M:%S.%f%z")
-    return services.now() - made > YOUNG
+    modified = datetime.strptime(function["LastModified"], "%Y-%m-%dT%H:%M:%S.%f%z")
+    return services.now() - modified > YOUNG
 
 
 def _remove(tag: str, services: Services) -> None:

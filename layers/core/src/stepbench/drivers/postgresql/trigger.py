@@ -155,8 +155,8 @@ class PostgresqlDriver:
         """Return whether the trigger is there and enabled."""
         table = sql.Literal(f"{self._schema.as_string(None)}.records")
         async with self._control() as connection:
-            made = await connection.row(sql.SQL(_IS_READY).format(table=table)) == (1,)
-        return made and await self._receiver.ready()
+            enabled = await connection.row(sql.SQL(_IS_READY).format(table=table)) == (1,)
+        return enabled and await self._receiver.ready()
 
     async def tear_down(self) -> bool:
         """

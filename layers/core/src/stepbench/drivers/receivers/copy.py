@@ -193,7 +193,7 @@ class FunctionCopy:
         return found["Configuration"], {"S3Bucket": self._settings.results_bucket, "S3Key": self._code_key}
 
     async def _require_rights(self, role_arn: str) -> None:
-        """Refuse a role that may not do what a copy needs, where IAM tells us; where it does not, canaries will."""
+        """Refuse a role that may not do what a copy needs, where IAM says so; where it does not, canaries show it."""
         partition, region, account = (self.arn.split(":")[place] for place in (1, 3, 4))
         at = f"{region}:{account}"
         group = f"arn:{partition}:logs:{at}:log-group:{self._log_group}"
