@@ -44,7 +44,7 @@ def test_a_layer_is_an_archive_whose_files_anybody_may_read(artefacts: Path) -> 
     with zipfile.ZipFile(_packed(artefacts)) as archive:
         (entry,) = archive.infolist()
         assert (entry.filename, archive.read(entry)) == ("python/a.py", b"A = 1")
-        assert entry.external_attr >> 16 & 0o777 == 0o744
+        assert entry.external_attr >> 16 & 0o777 == 0o755
 
 
 def test_only_what_has_changed_is_packed_anew(artefacts: Path) -> None:

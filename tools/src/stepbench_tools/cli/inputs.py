@@ -73,14 +73,18 @@ def read_plan(name: str, changes: Changes | None = None) -> Plan:
 def read_any_plan(name: str, changes: Changes | None = None) -> Plan:
     """Return a valid plan, whatever it costs, with the changes made; raises PlanError for any other."""
     from stepbench.planning import parse_plan
+    from stepbench_tools.local.packing.slots import resolve_paths
 
     document = _decoded(name)
+    resolve_paths(document, Path(name).parent if Path(name).is_file() else Path.cwd())
     plan = parse_plan(document)
     if not changes:
         return plan
     from stepbench.planning.changes import changed
 
-    return parse_plan(changed(document, plan.model_dump(mode="json"), changes))
+    document = changed(document, plan.model_dump(mode="json"), changes)
+    resolve_paths(document, Path.cwd())  # of --set, which somebody types
+    return parse_plan(document)
 
 
 def read_document(name: str) -> dict[str, Any]:

@@ -146,7 +146,10 @@ def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
         plan = read_any_plan(name, changes)
     except PlanError as error:
         return _Checked(name, error.problems)
+    from stepbench_tools.local.packing.package import check_codes, refuse_local_files
+
     problems = (*model_problems(plan), *_problems(lambda: check_budget(plan)))
+    problems += _problems(lambda: refuse_local_files(plan) if remote else check_codes(plan))
     if remote:
         return _Checked(name, problems, plan)
     from stepbench_tools.local.store_list import skip_reasons

@@ -37,6 +37,7 @@ def run(options: argparse.Namespace) -> int:
     plans = read_plans(options.plans, requested_changes(options))
     from stepbench_tools.local.commands import Ending, Options, run_here, run_there
     from stepbench_tools.local.machine_limits import expected_bytes, require_writable
+    from stepbench_tools.local.packing.package import refuse_local_files
     from stepbench_tools.local.streams import data_console, interruptible, message_console
 
     require_writable(options.out, expected_bytes(plans))
@@ -53,6 +54,8 @@ def run(options: argparse.Namespace) -> int:
     console = message_console(quiet=options.quiet)
     with interruptible():
         if options.stack:
+            for plan in plans:
+                refuse_local_files(plan)
             ending = run_there(options.stack, plans, how, console, data_console())
         else:
             ending = run_here(clone_paths(), plans, how, console, data_console())

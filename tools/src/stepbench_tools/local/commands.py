@@ -26,10 +26,13 @@ from stepbench.load.machine_speed import SPEED_CHECK_S, check_cores
 from stepbench.planning import expand, expanded, refuse_on_emulator
 from stepbench.planning.wall_time import AWS, LOCAL, Overheads, overdue_s
 from stepbench.records.storage import layout
+from stepbench_tools.local.deploy import python_runtime
 from stepbench_tools.local.environment import EnvironmentOptions
 from stepbench_tools.local.executions import Executions, RunSpec, new_run_id
 from stepbench_tools.local.fetching import REPORT, SUMMARY, NotFetchedError
 from stepbench_tools.local.floors import DURATION_S, measure_floors
+from stepbench_tools.local.packing.dependencies import Workshop
+from stepbench_tools.local.packing.package import pack_plans, uploaded
 from stepbench_tools.local.processes import spawn, terminate, wait_until
 from stepbench_tools.local.programs import following_logs
 from stepbench_tools.local.results import sentences
@@ -209,12 +212,14 @@ def run_here(paths: Paths, plans: Sequence[Plan], options: Options, console: Con
     for plan in plans:
         refuse_on_emulator(plan, "the local emulator")
     notify = partial(console.print, **AS_IT_IS)
+    packed = pack_plans(plans, Workshop(paths, partial(python_runtime, paths), notify))
     logs = following_logs(paths.logs, notify) if options.verbose else nullcontext()
     with (
         logs,
         local_session(paths, notify, EnvironmentOptions(options.etcd_members, stores_on_demand(plans))) as session,
+        uploaded(packed, session.stack, notify),
     ):
-        return Runner(session.stack, options, LOCAL, console, output, session, paths).run_all(plans)
+        return Runner(session.stack, options, LOCAL, console, output, session, paths).run_all(packed.plans)
 
 
 def run_there(stack: str, plans: Sequence[Plan], options: Options, console: Console, output: Console) -> Ending:

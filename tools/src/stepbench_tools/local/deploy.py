@@ -14,7 +14,6 @@ import json
 import os
 import re
 import time
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -24,6 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.compiled import processor
 from stepbench.digits import counted, duration
 from stepbench.errors import LocalEnvironmentError
+from stepbench_tools.local.archives import write_archive
 from stepbench_tools.local.processes import describe_process, log_tail
 from stepbench_tools.local.programs import run_program
 from stepbench_tools.local.sam import NOWHERE, deploy_arguments, emulator_account, parameter_overrides, run_sam, sam_log
@@ -38,10 +38,6 @@ if TYPE_CHECKING:
 
 PACKED = "packed.yaml"
 _CONTENT = re.compile(r"^(\s+ContentUri: )(\S+)$", re.MULTILINE)
-_READABLE = 0o444
-"""Lambda's user is another than who packs; SAM CLI sets the same."""
-_LEVEL = 1
-"""A third of the time of zlib's default, for a sixth more bytes, which go to an emulator on this machine."""
 
 
 def pack_layers(artefacts: Path, archives: Path) -> None:
@@ -70,19 +66,9 @@ def _archive(folder: Path, archives: Path) -> Path:
     archive = archives / f"{folder.name}-{digest.hexdigest()[:32]}.zip"
     if not archive.exists():
         partial = archive.with_suffix(".partial")
-        with zipfile.ZipFile(partial, "w") as packed:
-            for name, path in files.items():
-                packed.writestr(_entry(name, path), path.read_bytes(), zipfile.ZIP_DEFLATED, _LEVEL)
+        write_archive(files, partial)
         partial.rename(archive)
     return archive
-
-
-def _entry(name: str, path: Path) -> zipfile.ZipInfo:
-    """Return a file's entry, without a time, so that equal layers are equal archives."""
-    entry = zipfile.ZipInfo(name)
-    entry.create_system = 3  # Unix
-    entry.external_attr = (path.stat().st_mode | _READABLE) << 16
-    return entry
 
 
 EVERY_S = 20.0

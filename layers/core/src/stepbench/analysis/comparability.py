@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench import digits
 from stepbench.contracts.across_trials import GroupResult, GroupWindow
 from stepbench.contracts.experiment import HEADLINE_QUANTILES, traits_of
+from stepbench.contracts.function import describe_package
 from stepbench.errors import without_queries
 from stepbench.stats.over_runs import mean_over_runs
 
@@ -168,7 +169,7 @@ def shorten_path(path: str, paths: Sequence[str]) -> str:
 def format_value(value: Any) -> str:  # noqa: ANN401 -- any JSON
     """Format a setting's value: numbers with thousands separated, text as it is, anything else as JSON."""
     if isinstance(value, str):
-        return value
+        return describe_package(value) or value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "none" if value is None else json.dumps(value, ensure_ascii=False)
     return digits.fixed(value, 0) if value == int(value) else f"{value:.12g}"

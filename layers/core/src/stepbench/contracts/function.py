@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from pydantic import Field
 from stepbench.contracts.base import BrokenRule, RuledContract
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 RUNTIMES = r"^(python3\.[0-9]{1,2}|nodejs[0-9]{2}\.x)$"
 """Of Lambda: those for which the measuring layer has a shim."""
@@ -25,6 +26,38 @@ DRAIN_LIMIT_S = 120
 """How long arrivals are awaited, beside the time that attempts may take."""
 PACKAGES = "functions/"
 """What the keys of packages in the results bucket begin with."""
+CODE_FIELDS = ("code", "variables_file")
+"""What names files on the machine of the command line, which puts the next ones in their place."""
+UPLOADED_FIELDS = ("package", "variables_key")
+SHIM = "stepbench_measuring"
+"""The measuring layer's module; a package of that name of the user's own would be imported in its place."""
+MOST_VARIABLES_BYTES = 4_096
+"""Lambda's limit on all variables of a function together."""
+_PACKAGE = re.compile(rf"{PACKAGES}(?P<sha>[0-9a-f]{{64}})(?:/(?P<label>[A-Za-z0-9_.-]{{1,40}}))?\.zip")
+_VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
+_RESERVED = re.compile(r"AWS_|STEPBENCH_|LAMBDA_|_HANDLER$")
+_SECRET = re.compile(r"(PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIALS?|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY)$", re.IGNORECASE)
+
+
+def package_label(key: str) -> str:
+    """Return the name of the folder that a package was made of; "" where the text is no package's key."""
+    found = _PACKAGE.fullmatch(key)
+    return (found["label"] or found["sha"][:8]) if found else ""
+
+
+def describe_package(key: str) -> str:
+    """Return `before (3f2a91c0)`: the folder, and which content it had; "" where the text is no package's key."""
+    found = _PACKAGE.fullmatch(key)
+    return f"{package_label(key)} ({found['sha'][:8]})" if found else ""
+
+
+def variable_problems(variables: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield name, message and remedy of variables that Lambda refuses, or that are the trial's own."""
+    for name in variables:
+        if not _VARIABLE.fullmatch(name):
+            yield name, "is no name of a variable", "Begin with a letter; go on with letters, digits and underscores."
+        elif _RESERVED.match(name):
+            yield name, "is reserved: Lambda or the trial sets it", "Give it another name."
 
 
 class MeasuredFunction(RuledContract):
@@ -44,8 +77,9 @@ class MeasuredFunction(RuledContract):
     )
     package: str | None = Field(
         default=None,
-        pattern=rf"^{PACKAGES}[0-9a-f]{{64}}\.zip$",
-        description="Where the command line has uploaded `code`: a key in the results bucket, named by its SHA-256.",
+        pattern=rf"^{PACKAGES}[0-9a-f]{{64}}(/[A-Za-z0-9_.-]{{1,40}})?\.zip$",
+        description="Where the command line has uploaded `code`: a key in the results bucket, with the archive's "
+        "SHA-256 and the folder's name.",
     )
     name: str | None = Field(
         default=None,
@@ -60,7 +94,23 @@ class MeasuredFunction(RuledContract):
         default=None, pattern=RUNTIMES, description="Of `code`; without it, Python of the stack's version."
     )
     variables: dict[str, str] = Field(
-        default={}, max_length=100, description="Environment variables, beside those that the function has."
+        default={},
+        max_length=100,
+        description="Environment variables, beside those that the function has. They are stored with the run, so "
+        "secrets do not belong here.",
+    )
+    variables_file: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1_000,
+        description="A file of further ones (lines NAME=value), on the machine of the command line; with `code` only. "
+        "Its values are in no plan, log or report, and are removed when the run is over.",
+    )
+    variables_key: str | None = Field(
+        default=None,
+        pattern=rf"^{PACKAGES}[A-Za-z0-9_.-]{{1,40}}\.variables\.json$",
+        description="Where the command line has put the values of `variables_file` for as long as the run takes: a key "
+        "in the results bucket.",
     )
     memory_mib: int | None = Field(
         default=None, ge=128, le=10_240, description="Of the copy; without it, as the function has. CPU goes with it."
@@ -90,6 +140,21 @@ class MeasuredFunction(RuledContract):
             for field in ("handler", "runtime"):
                 if getattr(self, field) is not None:
                     yield BrokenRule(field, "is the function's own", f'Remove it: the copy has the {field} of "name".')
+            for field in ("variables_file", "variables_key"):
+                if getattr(self, field) is not None:
+                    yield BrokenRule(field, "goes with code alone", "Remove it: the copy has the function's variables.")
+        yield from self._variable_rules()
+
+    def _variable_rules(self) -> Iterator[BrokenRule]:
+        for name, message, remedy in variable_problems(self.variables):
+            yield BrokenRule(f"variables.{name}", message, remedy)
+        for name in filter(_SECRET.search, self.variables):
+            message = "is a secret by its name, and a plan is stored with its run"
+            remedy = 'Give "variables_file" the file that has it; on AWS give it to the function itself.'
+            yield BrokenRule(f"variables.{name}", message, remedy)
+        if sum(len(name) + len(value.encode()) for name, value in self.variables.items()) > MOST_VARIABLES_BYTES:
+            message = f"are more than Lambda's {MOST_VARIABLES_BYTES:,} bytes together"
+            yield BrokenRule("variables", message, "Shorten them, or have the function read a file.")
 
     def retried_s(self, *, batches: bool) -> float:
         """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.contracts.experiment import traits_of
+from stepbench.contracts.function import package_label
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialSpec
 from stepbench.costs.assumptions import AWS
@@ -223,5 +224,5 @@ def _value_part(value: Any, values: list[Any]) -> str:  # noqa: ANN401 -- any JS
 def _plain(value: Any) -> str:  # noqa: ANN401 -- any JSON
     if isinstance(value, dict | list):
         return ""
-    text = value if isinstance(value, str) else format_value(value).replace(",", "")
+    text = package_label(value) or value if isinstance(value, str) else format_value(value).replace(",", "")
     return _FOREIGN.sub("-", text).strip("-") if len(text) <= LONGEST_NAME else ""

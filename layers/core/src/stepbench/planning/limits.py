@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.capacity import AutoscaledCapacity
+from stepbench.contracts.function import CODE_FIELDS, UPLOADED_FIELDS
 from stepbench.contracts.plan import offered_plan
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.costs.prices import table_date
@@ -158,9 +159,21 @@ def _problems(expanded: Expanded, settings: Settings) -> Iterator[Problem]:
             message = "needs an Aurora Serverless v2 cluster, and this stack has none"
             remedy = "Remove it, or deploy with AuroraPostgresql=serverless."
             yield Problem(f"{at}.phases[{index}].scale", "serverless_v2", message, remedy)
+    yield from _code_problems(at, trial, settings)
     yield from experiment_of(trial.experiment).offering.stack_problems(at, trial, settings)
     yield from _load_host_problems(at, trial, settings)
     yield from _metric_problems(at, trial, settings)
+
+
+def _code_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
+    """Yield why a function cannot be had from a folder: whoever may start a run could run any code on the stack."""
+    function = trial.target.function
+    refused = (CODE_FIELDS if settings.emulator else (*CODE_FIELDS, *UPLOADED_FIELDS)) if function else ()
+    for field in refused:
+        if (value := getattr(function, field)) is not None:
+            message = "is for `stepbench run` on a machine of one's own, which packs and uploads it"
+            remedy = 'Deploy the function, and give its "name".'
+            yield Problem(f"{at}.target.function.{field}", json.dumps(value), message, remedy)
 
 
 def _load_host_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:

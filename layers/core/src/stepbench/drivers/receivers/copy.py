@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import urllib.request
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -228,6 +229,9 @@ class FunctionCopy:
         account = self._settings.receive_events_function_arn.split(":")[4]
         role_arn = f"arn:aws:iam::{account}:role/{self._settings.function_prefix}-measured"
         configuration = package_configuration(self._wanted, self._settings.python_runtime, role_arn)
+        if self._wanted.variables_key is not None:
+            values = await self._aws.call(self._private_values, s3, self._wanted.variables_key)
+            configuration["Environment"] = {"Variables": values}
         return configuration, {"S3Bucket": self._settings.results_bucket, "S3Key": key}
 
     def _require_whole(self, s3: Any, key: str) -> None:  # noqa: ANN401 -- boto3's
@@ -235,6 +239,9 @@ class FunctionCopy:
         if hashlib.sha256(body).hexdigest() not in key:
             message = "is not what was uploaded: its content has another SHA-256 than its name"
             raise PlanError([self._problem(".package", message, "Run the plan again with code.")])
+
+    def _private_values(self, s3: Any, key: str) -> Any:  # noqa: ANN401 -- boto3's, and JSON
+        return json.loads(s3.get_object(Bucket=self._settings.results_bucket, Key=key)["Body"].read())
 
     async def _admit_bucket(self) -> None:
         """Let the target bucket invoke the copy."""
