@@ -1,0 +1,226 @@
+"""A copy of a function on the emulator: made, invoked, removed; and the function itself stays as it is."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+from tests.support.contracts.trigger_subject import contract_spec
+from tests.support.measuring_layer import build_layer, measured_lines, pack_layer
+
+from stepbench.clock import SystemClock
+from stepbench.drivers.receivers.copy import FunctionCopy
+from stepbench.errors import PlanError
+from stepbench_tools.local.processes import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stepbench.services import Services
+    from stepbench.settings import Settings
+
+pytestmark = pytest.mark.emulator
+
+SOURCE = """
+import os
+def handler(event, context):
+    return {"of": os.environ["TABLE"], "handler": os.environ["_HANDLER"]}
+"""
+FIELDS = ("CodeSha256", "Environment", "Handler", "Layers", "MemorySize", "RevisionId", "Role", "Runtime", "Timeout")
+
+
+def _zipped(source: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("app.py"), source)
+    return buffer.getvalue()
+
+
+class Scene:
+    """A function of somebody's, and copies of it for trials."""
+
+    def __init__(self, services: Services, layer: bytes) -> None:
+        self.services = services
+        self.client = services.aws("lambda")
+        prefix = services.settings.function_prefix
+        self.name = f"{prefix}-orders"
+        self.iam = services.aws("iam")
+        trusted = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [trusted]})
+        role = self.iam.create_role(RoleName=self.name, AssumeRolePolicyDocument=document)
+        self.role_arn: str = role["Role"]["Arn"]
+        self.allow("logs:CreateLogStream", "logs:PutLogEvents")
+        published = self.client.publish_layer_version(LayerName=f"{prefix}-measuring", Content={"ZipFile": layer})
+        of_stack = f"arn:aws:lambda:us-east-1:000000000000:function:{prefix}-ReceiveEvents"
+        self.settings: Settings = services.settings.model_copy(
+            update={"measuring_layer_arn": published["LayerVersionArn"], "receive_events_function_arn": of_stack}
+        )
+
+    def make(self, **settings: Any) -> None:  # noqa: ANN401 -- as boto3 takes them
+        """Make the function."""
+        usual = {"Runtime": "python3.11", "Environment": {"Variables": {"TABLE": "orders"}}, "MemorySize": 256}
+        self.client.create_function(
+            FunctionName=self.name,
+            Role=self.role_arn,
+            Handler="app.handler",
+            Code={"ZipFile": _zipped(SOURCE)},
+            **{**usual, "Timeout": 7, **settings},
+        )
+
+    def allow(self, *actions: str) -> None:
+        """Allow the function's role these actions, and no others."""
+        statement = {"Effect": "Allow", "Action": actions, "Resource": "*"}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        self.iam.put_role_policy(RoleName=self.name, PolicyName="own", PolicyDocument=document)
+
+    def shown(self) -> dict[str, Any]:
+        """Return what AWS shows of the function."""
+        found = self.client.get_function_configuration(FunctionName=self.name)
+        return {name: found.get(name) for name in FIELDS}
+
+    def copy(self, **function: Any) -> tuple[FunctionCopy, str]:  # noqa: ANN401 -- fields of a plan
+        """Return the copy of a trial, and the trial's tag."""
+        wanted = {"name": self.name, "attempts": 1, **function}
+        spec = contract_spec({"store": "s3", "function": {each: value for each, value in wanted.items() if value}})
+        return FunctionCopy(spec, self.settings, SystemClock()), spec.tag
+
+    def left(self, tag: str) -> list[str]:
+        """Return what there is of a trial's copy."""
+        functions = [
+            function["FunctionName"]
+            for page in self.client.get_paginator("list_functions").paginate()
+            for function in page["Functions"]
+        ]
+        groups = self.services.aws("logs").describe_log_groups()["logGroups"]
+        keys = self.services.runs.keys("functions/copies/")
+        return [name for name in (*functions, *(group["logGroupName"] for group in groups), *keys) if tag in name]
+
+
+@pytest.fixture
+def scene(services: Services, tmp_path: Path) -> Iterator[Scene]:
+    """Publish the layer; remove the function afterwards."""
+    scene = Scene(services, pack_layer(build_layer(tmp_path / "layer")))
+    yield scene
+    scene.client.delete_function(FunctionName=scene.name)
+    scene.iam.delete_role_policy(RoleName=scene.name, PolicyName="own")
+    scene.iam.delete_role(RoleName=scene.name)
+
+
+async def test_a_copy_does_what_the_function_does_and_prints_when(scene: Scene) -> None:
+    """Its variables, its role and its size are the function's; the handler is too, behind the layer."""
+    scene.make()
+    before = scene.shown()
+    copy, tag = scene.copy(variables={"MORE": "1"}, memory_mib=512)
+    await copy.ensure()
+    await copy.ensure()
+    assert await copy.ready()
+    answer = scene.client.invoke(FunctionName=copy.arn, Payload=b"{}")
+
+    assert json.load(answer["Payload"]) == {"of": "orders", "handler": "app.handler"}
+    made = scene.client.get_function_configuration(FunctionName=copy.arn)
+    assert (made["MemorySize"], made["Timeout"], made["Role"]) == (512, 7, scene.role_arn)
+    assert made["Environment"]["Variables"]["MORE"] == "1"
+    logs, group = scene.services.aws("logs"), f"/aws/lambda/{copy.arn.rpartition(':')[2]}"
+
+    def printed() -> list[tuple[str, dict[str, Any]]]:
+        events = logs.filter_log_events(logGroupName=group, filterPattern=f'"{tag}"')["events"]
+        return measured_lines([event["message"].strip() for event in events])
+
+    wait_until("both lines are there", lambda: len(printed()) == 2, timeout_s=20)
+    assert {fields["trial"] for _, fields in printed()} == {tag}
+
+    assert await copy.remove()
+    assert await copy.remove()
+    await copy.close()
+    assert scene.left(tag) == []
+    assert scene.shown() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"Environment": {"Variables": {"AWS_LAMBDA_EXEC_WRAPPER": "/opt/other"}}}, "has a wrapper already"),
+        ({"Runtime": "provided.al2023"}, "provided.al2023"),
+        ({"Environment": {"Variables": {"STEPBENCH_TRIAL": "x"}}}, "variables whose names"),
+    ],
+)
+async def test_one_that_cannot_be_measured_is_refused_and_nothing_is_made(
+    scene: Scene, settings: dict[str, Any], reason: str
+) -> None:
+    """The reason comes with the way out, and names the function."""
+    scene.make(**settings)
+    copy, tag = scene.copy()
+    with pytest.raises(PlanError, match=reason) as refused:
+        await copy.ensure()
+    await copy.close()
+
+    assert refused.value.problems[0].path.endswith("target.function.name")
+    assert refused.value.problems[0].remedy
+    assert scene.left(tag) == []
+
+
+async def test_a_role_that_may_not_log_is_refused(scene: Scene) -> None:
+    """Its copy would run, and nobody would ever learn when."""
+    scene.make()
+    scene.allow("logs:CreateLogStream")
+    copy, tag = scene.copy()
+    with pytest.raises(PlanError, match="may not logs:PutLogEvents for a copy") as refused:
+        await copy.ensure()
+    await copy.close()
+
+    assert "MeasuringPolicy" in refused.value.problems[0].remedy
+    assert scene.left(tag) == []
+
+
+async def test_a_function_that_is_not_there_is_refused(scene: Scene) -> None:
+    """A misspelt name is a mistake in the plan: to try again would find nothing either."""
+    scene.make()
+    copy, _ = scene.copy(name="elsewhere")
+    with pytest.raises(PlanError, match="is no function of this account"):
+        await copy.ensure()
+    await copy.close()
+
+
+async def test_a_package_has_to_be_what_its_name_says(scene: Scene) -> None:
+    """Its name is the hash of its content; who changes it in the bucket would run other code."""
+    scene.make()
+    code = _zipped(SOURCE)
+    key = f"functions/{hashlib.sha256(code).hexdigest()}.zip"
+    scene.services.runs.put_bytes(key, code + b" ")
+    copy, tag = scene.copy(name=None, package=key, handler="app.handler", runtime="python3.11")
+    with pytest.raises(PlanError, match="is not what was uploaded"):
+        await copy.ensure()
+
+    scene.services.runs.put_bytes(key, code)
+    await copy.ensure()
+    assert await copy.ready()
+    assert await copy.remove()
+    await copy.close()
+    assert scene.left(tag) == []
+    assert scene.services.runs.find_bytes(key) == code
+
+
+async def test_code_of_the_command_line_is_not_run_on_aws(scene: Scene) -> None:
+    """There, whoever may start a plan could run code with rights that somebody else has granted."""
+    scene.make()
+    scene.settings = scene.settings.model_copy(update={"emulator": ""})
+    copy, _ = scene.copy(name=None, package=f"functions/{'0' * 64}.zip", handler="app.handler")
+    with pytest.raises(PlanError, match="which only an environment on its own machine runs"):
+        await copy.ensure()
+    await copy.close()
+
+
+async def test_a_stream_may_be_removed_twice(scene: Scene) -> None:
+    """A tear-down that was cut off begins again, and finds less."""
+    scene.make()
+    copy, _ = scene.copy()
+    assert await copy.remove()
+    await copy.close()
+    with pytest.raises(ClientError, match="ResourceNotFound"):
+        scene.client.get_function_configuration(FunctionName=copy.arn)

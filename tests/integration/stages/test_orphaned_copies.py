@@ -1,0 +1,58 @@
+"""Copies of measured functions without a trial, on the emulator."""
+
+from __future__ import annotations
+
+import io
+import time
+import zipfile
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.samples.services import stored_trial
+from tests.support.fake_clock import FakeClock
+
+from stepbench.stages.orphaned_copies import remove_orphaned_copies
+
+if TYPE_CHECKING:
+    from stepbench.services import Services
+
+pytestmark = pytest.mark.emulator
+
+HOUR_NS = 3_600_000_000_000
+
+
+def _make(services: Services, name: str, tag: str) -> None:
+    code = io.BytesIO()
+    with zipfile.ZipFile(code, "w") as archive:
+        archive.writestr("app.py", "def handler(event, context): pass")
+    services.aws("logs").create_log_group(logGroupName=f"/aws/lambda/{name}")
+    services.aws("lambda").create_function(
+        FunctionName=name,
+        Runtime="python3.11",
+        Role="arn:aws:iam::000000000000:role/any",
+        Handler="app.handler",
+        Code={"ZipFile": code.getvalue()},
+        Tags={"stepbench:trial": tag},
+    )
+
+
+def test_only_copies_that_no_trial_holds_are_removed(services: Services) -> None:
+    """A function of the user's that happens to have such a name is not ours: it lacks the tag."""
+    prefix = services.settings.function_prefix
+    held = stored_trial(services)
+    services.table.take_lease("s3#bucket", held, "arn", time.time_ns())
+    for tag, tagged in (("orphan-0001", "orphan-0001"), ("other-0001", "another"), (held.tag, held.tag)):
+        _make(services, f"{prefix}-measured-{tag}", tagged)
+    later = replace(services, clock=FakeClock(time.time_ns() + HOUR_NS))
+
+    assert remove_orphaned_copies(services) == ()
+    assert remove_orphaned_copies(later) == (f"{prefix}-measured-orphan-0001",)
+    assert remove_orphaned_copies(later) == ()
+
+    kept = {f"{prefix}-measured-other-0001", f"{prefix}-measured-{held.tag}"}
+    for page in services.aws("lambda").get_paginator("list_functions").paginate():
+        assert f"{prefix}-measured-orphan-0001" not in {each["FunctionName"] for each in page["Functions"]}
+    for name in kept:
+        services.aws("lambda").delete_function(FunctionName=name)
+        services.aws("logs").delete_log_group(logGroupName=f"/aws/lambda/{name}")
