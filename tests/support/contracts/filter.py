@@ -18,7 +18,7 @@ from tests.support.contracts.trigger_subject import KEY_BYTES, VALUE_BYTES, Trig
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, parse_event_id, put_key
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.preload import preloaded_value
+from stepbench.drivers.preload import preloaded
 from stepbench.model.pending import perform
 from stepbench.model.request import Outcome, Request
 from stepbench.workload.payloads import Payloads, all_matching
@@ -92,7 +92,7 @@ def _canary(spec: TrialSpec, operation: Operation) -> list[Request]:
     if operation != "delete":
         return [Request(Kind.INSERT, put_key(event, KEY_BYTES), event.text().encode().ljust(VALUE_BYTES, b"."))]
     key = delete_key(event, KEY_BYTES)
-    return [Request(Kind.INSERT, key, preloaded_value(spec.tag, EVENTS, VALUE_BYTES)), Request(Kind.DELETE, key)]
+    return [preloaded(spec.tag, key, EVENTS, VALUE_BYTES), Request(Kind.DELETE, key)]
 
 
 @asynccontextmanager

@@ -253,3 +253,43 @@ def test_a_time_that_no_entry_has_room_for_is_malformed() -> None:
     for record in records:
         delivery = pack_delivery({"Records": [record]}, T4_NS)
         assert (delivery.shares, len(delivery.malformed)) == ({}, 1)
+
+
+def of_row(event: EventId, attributes: dict[str, Any], key: str | None = None) -> dict[str, Any]:
+    """Return the stream's record of an item that is a row of the user's own."""
+    record = dynamodb_record(event)
+    keys = {"pk": {"S": key or put_key(event, 59)}}
+    record["dynamodb"] |= {"Keys": keys, "NewImage": {**keys, **attributes}}
+    return record
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{}, {"value": {"N": "5"}}, {"value": {"S": "a price"}}, {"a": {"S": EventId(OTHER_TAG, 1, 1, 1, 1, 1).text()}}],
+)
+@pytest.mark.parametrize("count", [1, COUNT])
+def test_an_own_row_is_known_by_its_key(attributes: dict[str, Any], count: int) -> None:
+    """A row has what attributes it has, `value` among them; large batches have their quick way here, too."""
+    sent = [OWN_EVENT._replace(sequence=number) for number in range(count)]
+    event = {"Records": [of_row(each, attributes) for each in sent]}
+    packed = pack_delivery(event, T4_NS)
+    assert packed == pack_one_by_one(parse_delivery(event, T4_NS))
+    assert packed.malformed == ()
+    assert unpack(packed.shares[REF.tag].entries, "")["sequence"].tolist() == list(range(count))
+
+
+def test_an_update_s_row_is_known_by_the_attribute_that_names_an_event_of_its_trial() -> None:
+    """Its name is the plan's, which no receiver knows."""
+    other = EventId(OTHER_TAG, 1, 1, 1, 1, 1)
+    attributes = {"a": {"S": other.text()}, "n": {"N": "1"}, "_event": {"S": OWN_EVENT.text()}}
+    event = {"Records": [of_row(OWN_EVENT, attributes, update_key(REF.tag, 3, 59))] * COUNT}
+    packed = pack_delivery(event, T4_NS)
+    assert packed == pack_one_by_one(parse_delivery(event, T4_NS))
+    assert (set(packed.shares), packed.malformed) == ({REF.tag}, ())
+    assert packed.shares[REF.tag].arrivals == COUNT
+
+
+def test_a_row_that_names_no_event_is_malformed() -> None:
+    """An update's row without its identity is nobody's."""
+    record = of_row(OWN_EVENT, {"a": {"S": "b"}}, update_key(REF.tag, 3, 59))
+    assert len(parse_delivery({"Records": [record]}, T4_NS).malformed) == 1

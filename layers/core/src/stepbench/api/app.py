@@ -127,7 +127,7 @@ def get_plan(name: PlanNamePath) -> Response[dict[str, Any]]:
 def validate_plan() -> Response[Validation]:
     """Return what a plan would do, how long it would take, and what it would cost."""
     _, services = asked_by(app)
-    return answer_json(plans.validate(_request(), services.settings))
+    return answer_json(plans.validate(_request(), services))
 
 
 @app.get("/schema", summary="JSON Schema of a plan")

@@ -115,7 +115,7 @@ def start_run() -> Response[str]:
         if fields.get("action") != "check":
             started = runs.submit(request, form.key, visit.caller, visit.services)
             return _see(f"{_ROOT}/runs/{started.run_id}")
-        found = CheckedForm(form=form, checked=plans.validate(request, visit.services.settings))
+        found = CheckedForm(form=form, checked=plans.validate(request, visit.services))
     except PlanError as error:
         items = tuple(ProblemItem.model_validate(problem._asdict()) for problem in error.problems)
         found = CheckedForm(form=form, problems=items)

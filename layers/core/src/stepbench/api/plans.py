@@ -83,15 +83,15 @@ def preset(name: str) -> dict[str, Any]:
     return document
 
 
-def validate(request: RunRequest, settings: Settings) -> Validation:
+def validate(request: RunRequest, services: Services) -> Validation:
     """
     Return what a plan would do on this stack.
 
     Raises:
         PlanError: it is refused; with every problem.
     """
-    found = admitted(request, settings)
-    known = expected([trial.plan for trial in found.trials], settings)
+    found = admitted(request, services.settings, services.runs.find_rows)
+    known = expected([trial.plan for trial in found.trials], services.settings)
     return Validation(plan=found.plan.name, budget_usd=found.plan.budget_usd, **known._asdict())
 
 

@@ -27,6 +27,8 @@ _TAG = r"([a-z2-7]{10}-[0-9a-f]{4})"
 _EVENT_ID = re.compile(_TAG + r"([/.])([0-9a-f]{2})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{8})")
 _UPDATE_KEY = re.compile(_TAG + r"/key-([0-9a-f]{8})/")
 _MATCHING, _HELD_BACK, _IN_NAMES = "/", ".", "_"
+VALUE_ATTRIBUTE = "value"
+"""The attribute or column that begins with an event's identity, unless the plan gives another name."""
 MAX_WRITERS = 1_000
 MAX_SLICES = 2_000
 ANY_ATTEMPT = 0xFF

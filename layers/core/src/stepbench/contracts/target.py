@@ -44,6 +44,8 @@ class StoreTarget(Contract):
     """The part of a record by which the trigger's filter selects events; None where there is no filter."""
     operations: ClassVar[frozenset[Kind]] = frozenset()
     """The kinds of operation that the store offers; none where it has a trigger only."""
+    rows_are: ClassVar[Literal["attributes", "columns", "bodies"] | None] = None
+    """What its trigger's trials make of a row of the user's own; None where they write none."""
     holds_blobs: ClassVar[bool] = False
     """It can be the medium between the functions of a DAG."""
     endpoint_form: ClassVar[EndpointForm] = "address"
@@ -101,6 +103,7 @@ class S3Target(StoreTarget):
     trigger: ClassVar = "push"
     mechanism: ClassVar = "event notification, by prefix"
     deletes: ClassVar = True
+    rows_are: ClassVar = "bodies"
     filters: ClassVar = "key"
     endpoint_form: ClassVar = "url"
     needs_endpoint: ClassVar = False
@@ -113,6 +116,7 @@ class DynamoDbTarget(StoreTarget):
     trigger: ClassVar = "push"
     mechanism: ClassVar = "stream and event source mapping"
     deletes: ClassVar = True
+    rows_are: ClassVar = "attributes"
     delivers_batches: ClassVar = True
     filters: ClassVar = "value"
     operations: ClassVar = UNORDERED_KINDS
@@ -151,6 +155,7 @@ class PostgresqlTarget(StoreTarget):
     trigger: ClassVar = "push"
     mechanism: ClassVar = "AFTER trigger calls aws_lambda.invoke"
     deletes: ClassVar = True
+    rows_are: ClassVar = "columns"
     filters: ClassVar = "value"
     operations: ClassVar = ALL_KINDS
     metered: ClassVar = True
@@ -170,6 +175,7 @@ class EtcdTarget(StoreTarget):
     trigger: ClassVar = "pull"
     mechanism: ClassVar = "Watch, held by WatchChanges"
     deletes: ClassVar = True
+    rows_are: ClassVar = "bodies"
     filters: ClassVar = "key"
     operations: ClassVar = ALL_KINDS
     metered: ClassVar = True

@@ -11,10 +11,11 @@ from stepbench.contracts.base import BrokenRule, Contract, RuledContract
 from stepbench.contracts.dataflow.dag import Dag
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.function import DRAIN_LIMIT_S
-from stepbench.contracts.identity import MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES
+from stepbench.contracts.identity import MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES, VALUE_ATTRIBUTE
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase
 from stepbench.contracts.published import Published
 from stepbench.contracts.target import Target
+from stepbench.contracts.values import RecordValues
 from stepbench.contracts.workload import MOST_OPERATIONS, Workload
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ MAX_PHASES = 100
 WATCH_LOOP_S, SHORTEST_WATCH_LOOP_S = 15, 1
 
 LoadFrom = Literal["lambda", "host"]
+VALUE_BYTES = 889
 ZIPF_EXPONENT, HOT_SHARE = 0.99, 0.5
 """Defaults; the exponent is that of YCSB, the Yahoo! Cloud Serving Benchmark."""
 
@@ -48,7 +50,7 @@ class Record(RuledContract):
         "a key of its own, written before the load.",
     )
     key_bytes: int = Field(default=59, ge=MIN_KEY_BYTES, le=1_000)
-    value_bytes: int = Field(default=889, ge=MIN_VALUE_BYTES, le=350_000)
+    value_bytes: int = Field(default=VALUE_BYTES, ge=MIN_VALUE_BYTES, le=350_000)
     distinct_keys: int | None = Field(default=None, ge=1, le=1_000_000)
     key_distribution: Literal["uniform", "zipf", "hot"] = Field(
         default="uniform",
@@ -64,6 +66,34 @@ class Record(RuledContract):
         description="Share of the events that the trigger's own filter lets pass; the others it holds back. "
         "1 sets no filter.",
     )
+    values: RecordValues | None = Field(
+        default=None, description="Rows of your own that events write, in place of `value_bytes` of filler."
+    )
+    identity: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$",
+        description="With `values`: the attribute or column that has the event's identity. Without it, `value` where "
+        "updates need one; of puts and deletes the key has it.",
+    )
+
+    @property
+    def identity_attribute(self) -> str:
+        """Return the name of the attribute or column that begins with an event's identity; "" where only keys do."""
+        if self.values is None or self.operation == "update":
+            return self.identity or VALUE_ATTRIBUTE
+        return self.identity or ""
+
+    @property
+    def mean_value_bytes(self) -> float:
+        """Return how large a record is beside its key, on average; before own rows were read, as planned without."""
+        facts = self.values.facts if self.values else None
+        return facts.mean_bytes if facts else self.value_bytes
+
+    @property
+    def largest_value_bytes(self) -> int:
+        """Return how large a record is beside its key at most, likewise."""
+        facts = self.values.facts if self.values else None
+        return facts.largest_bytes if facts else self.value_bytes
 
     def _broken_rules(self) -> Iterator[BrokenRule]:
         if self.operation == "update" and self.distinct_keys is None:
@@ -75,6 +105,10 @@ class Record(RuledContract):
             yield BrokenRule("distinct_keys", no_meaning, 'Remove it, or set operation to "update".')
         if self.operation != "update" and self.key_distribution != "uniform":
             yield BrokenRule("key_distribution", no_meaning, 'Remove it, or set operation to "update".')
+        if self.values is not None and self.value_bytes != VALUE_BYTES:
+            yield BrokenRule("value_bytes", "has no effect: values are as large as their rows", "Remove it.")
+        if self.values is None and self.identity is not None:
+            yield BrokenRule("identity", "has no effect: without values an event is named by its value", "Remove it.")
         if self.key_distribution == "hot" and self.distinct_keys == 1:
             yield BrokenRule("distinct_keys", "leaves no key beside the hot one", "Raise it to 2 or more.")
         if self.key_distribution != "zipf" and self.zipf_exponent != ZIPF_EXPONENT:

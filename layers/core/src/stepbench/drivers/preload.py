@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.model.request import PendingRequest
+    from stepbench.workload.values import PreparedValues
 
     WriteBatch = Callable[[Sequence[Request]], Awaitable[str]]
     """Writes all of them, whether they are there or not; "" or the store's error. Bounded in time."""
@@ -48,22 +49,26 @@ _NEVER_NS = 2**63
 _CAPACITY = "raise the store's capacity"
 
 
-def preloads(spec: TrialSpec) -> Iterator[Request]:
+def preloads(spec: TrialSpec, values: PreparedValues | None = None) -> Iterator[Request]:
     """
     Yield one write per distinct key of updates, or per event of deletes; none for puts.
+
+    values: the rows that are written, one after the other, where the trial has any.
 
     The values carry a canary's identity: where a store's trigger fires on them all the same, they arrive as canaries,
     outside the accounting, and not as malformed events.
     """
     record = spec.offered.record
     for index, key in enumerate(_keys(spec)):
-        yield Request(Kind.INSERT, key, preloaded_value(spec.tag, index, record.value_bytes))
+        yield preloaded(spec.tag, key, index, record.value_bytes, values)
 
 
-def preloaded_value(tag: str, index: int, value_bytes: int) -> bytes:
-    """Return a value that is no event, wherever it may turn up."""
-    event = EventId(tag, CANARY_PHASE, PRELOAD_WRITER, 0, 0, index & 0xFFFF_FFFF)
-    return event.text().encode().ljust(value_bytes, b"x")
+def preloaded(tag: str, key: str, index: int, value_bytes: int, values: PreparedValues | None = None) -> Request:
+    """Return the write of a value that is no event, wherever it may turn up, or of a row."""
+    event = EventId(tag, CANARY_PHASE, PRELOAD_WRITER, 0, 0, index & 0xFFFF_FFFF).text()
+    if values is not None:
+        return values.request(key, event, index)
+    return Request(Kind.INSERT, key, event.encode().ljust(value_bytes, b"x"))
 
 
 def _keys(spec: TrialSpec) -> Iterator[str]:
@@ -78,15 +83,21 @@ def _keys(spec: TrialSpec) -> Iterator[str]:
                 yield delete_key(first._replace(sequence=sequence, matching=matching), plan.record.key_bytes)
 
 
-async def preload_keys(
-    spec: TrialSpec, write_batch: WriteBatch, clock: Clock, *, batch: int = 1, lanes: int = 16
+async def preload_keys(  # noqa: PLR0913 -- as `preload_records`, and the rows
+    spec: TrialSpec,
+    write_batch: WriteBatch,
+    clock: Clock,
+    *,
+    batch: int = 1,
+    lanes: int = 16,
+    values: PreparedValues | None = None,
 ) -> None:
     """
     Write the keys of `preloads`; the arguments, the end and the error are those of `preload_records`.
 
     A retry writes all of them again.
     """
-    writes = preloads(spec)
+    writes = preloads(spec, values)
     portions = iter(lambda: list(itertools.islice(writes, batch)), [])
     await _Wave(write_batch, clock, _NEVER_NS, _CAPACITY).run(portions, lanes)
 

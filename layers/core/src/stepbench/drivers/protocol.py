@@ -26,6 +26,7 @@ from stepbench.settings import Settings
 
 if TYPE_CHECKING:
     from stepbench.drivers.blobs import BlobStore
+    from stepbench.workload.values import PreparedValues
 
 
 class Driver(Protocol):
@@ -112,6 +113,15 @@ class Scalable(Protocol):
 
     async def scale(self, scale: Scale) -> bool:
         """Ask for the capacity if that has not been done; True when it is active. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class TakesValues(Protocol):
+    """A driver whose preloaded records may be rows of the user's own."""
+
+    def use_values(self, values: PreparedValues) -> None:
+        """Take them before `prepare`; no effect on data."""
         ...
 
 

@@ -20,7 +20,7 @@ from stepbench.load.recorder import GrowingRecorder, OperationRecorder, Recorder
 from stepbench.workload.arrivals import SLICE_NS, most_rows, slice_end_ns, slice_offsets_ns, think_times_ns
 from stepbench.workload.choices import ClientStream
 from stepbench.workload.operations import ClientOperations, Contents
-from stepbench.workload.payloads import Payloads
+from stepbench.workload.payloads import Payloads, ValuePayloads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stepbench.drivers.protocol import Driver
     from stepbench.load.timer import Timer
     from stepbench.model.request import PendingRequest, Request, Result
+    from stepbench.workload.values import PreparedValues
 
 PREPARED = 1_000_000
 """Choices made before the clock starts, in some 0.3 s and 20 MB; what comes after them is made as it is reached."""
@@ -48,12 +49,17 @@ class Ends(NamedTuple):
 
 
 class Instruments(NamedTuple):
-    """What a slice is offered with. full: called when so many rows wait that they should be flushed now."""
+    """
+    What a slice is offered with.
+
+    full: called when so many rows wait that they should be flushed now. values: the rows that events write, if any.
+    """
 
     clock: Clock
     timer: Timer
     ends: Ends
     full: Callable[[], None]
+    values: PreparedValues | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ def build_slice(task: RunWriterInput, plan: TrialPlan, driver: Driver, with_: In
     recorder: Recorder
     if plan.workload is None:
         recorder = Recorder(due_ns[skipped:], skipped)
-        make = _writes(task, plan, driver, due_ns.size)
+        make = _writes(task, plan, driver, due_ns.size, with_.values)
     else:
         recorder = OperationRecorder(due_ns[skipped:], skipped)
         # A writer has as many clients as may be in flight, numbered as in closed loop.
@@ -116,14 +122,18 @@ def most_alarms_per_s(plan: TrialPlan, phase: int) -> float:
     return max((step.rate_per_s / plan.writers for step in plan.phases[phase].steps), default=math.inf)
 
 
-def _writes(task: RunWriterInput, plan: TrialPlan, driver: Driver, events: int) -> Callable[[int], PendingRequest]:
-    make, payload = driver.prepare_request, _payloads(task, plan, events).write
+def _writes(
+    task: RunWriterInput, plan: TrialPlan, driver: Driver, events: int, values: PreparedValues | None
+) -> Callable[[int], PendingRequest]:
+    make, payload = driver.prepare_request, _payloads(task, plan, events, values).write
     return lambda sequence: make(payload(sequence))
 
 
-def _payloads(task: RunWriterInput, plan: TrialPlan, events: int) -> Payloads:
+def _payloads(task: RunWriterInput, plan: TrialPlan, events: int, values: PreparedValues | None = None) -> Payloads:
     item = task.item
     event = EventId(item.ref.tag, item.phase, item.writer, item.slice, task.attempt, 0)
+    if values is not None:
+        return ValuePayloads(plan.record, event, events, plan.seed, values, plan.writers)
     return Payloads(plan.record, event, events, plan.seed)
 
 

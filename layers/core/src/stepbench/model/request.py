@@ -79,7 +79,7 @@ class Request(NamedTuple):
     blob, or a product's `fields` as JSON; a trigger's begins with the event's identity, deletions have it in the key.
     fields: of a product, what is written: all, or those that an update changes. rows: how many records a scan asks for.
     client: whose connection is used. A read has neither value nor fields; those of a read-modify-write are written
-    after the read.
+    after the read. row: of the user's own values, a row's columns as PostgreSQL takes them; None is NULL.
     """
 
     kind: Kind
@@ -88,11 +88,12 @@ class Request(NamedTuple):
     fields: Mapping[str, str] | None = None
     rows: int = 0
     client: int = 0
+    row: Sequence[bytes | None] = ()
 
 
 class Change(NamedTuple):
     """
-    One change that a watch has seen; of a deletion `value` is the key.
+    One change that a watch has seen; of a deletion, and of a row of the user's own, `value` is the key.
 
     `position` orders changes and names one (etcd: mod_revision).
     """

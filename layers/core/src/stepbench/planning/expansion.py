@@ -22,7 +22,7 @@ from stepbench.experiments.estimates import estimate
 from stepbench.planning.matrix import Combination, MatrixError, combinations
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from stepbench.contracts.plan import AnyTrial
     from stepbench.costs.assumptions import Assumptions
@@ -54,11 +54,13 @@ class Expanded(NamedTuple):
     plan: AnyTrial
 
 
-def expand(plan: Plan, run_id: str, assumed: Assumptions = AWS) -> tuple[TrialSpec, ...]:
+def expand(
+    plan: Plan, run_id: str, assumed: Assumptions = AWS, trials: Sequence[Expanded] | None = None
+) -> tuple[TrialSpec, ...]:
     """
     Return one TrialSpec per trial, in the order of execution; each has a name, a namespace and an estimate.
 
-    assumed: of the place where it is run.
+    assumed: of the place where it is run. trials: the plan's, where they are known.
 
     Raises:
         PlanError: see `expanded`.
@@ -76,7 +78,7 @@ def expand(plan: Plan, run_id: str, assumed: Assumptions = AWS) -> tuple[TrialSp
             repeat=trial.repeat,
             point=without_queries(trial.point),
         )
-        for index, trial in enumerate(expanded(plan))
+        for index, trial in enumerate(expanded(plan) if trials is None else trials)
     )
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from stepbench.planning.schema import Node
 
 NOTHING = "nothing"
+ROWS = "rows"
+"""The field of a plan that holds values of the user's own, which no message shows."""
 _SECRET = re.compile(r"passw|secret|token|credential|private_?key|api_?key", re.IGNORECASE)
 _LOGIN = re.compile(r'[^\s/",:]*:[^\s",]*@')
 """A login in an address, from its user to the @."""
@@ -76,7 +78,12 @@ def shown_at(document: dict[str, Any], steps: tuple[str | int, ...]) -> str:
     value = value_at(document, steps, _ABSENT)
     if value is _ABSENT:
         return NOTHING
-    return HIDDEN if steps and _SECRET.search(str(steps[-1])) else shown(value)
+    return shown_below(steps, value)
+
+
+def shown_below(steps: tuple[str | int, ...], value: Any) -> str:  # noqa: ANN401 -- any JSON
+    """Return a value as `shown`; hidden where its name is a secret's, or where it is a part of somebody's rows."""
+    return HIDDEN if ROWS in steps or (steps and _SECRET.search(str(steps[-1]))) else shown(value)
 
 
 def _rule_problem(location: Location, rule: dict[str, str], document: dict[str, Any]) -> Problem:
@@ -189,7 +196,8 @@ def _without_secrets(value: Any) -> Any:  # noqa: ANN401 -- any JSON
     match value:
         case dict():
             return {
-                name: HIDDEN if _SECRET.search(str(name)) else _without_secrets(each) for name, each in value.items()
+                name: HIDDEN if name == ROWS or _SECRET.search(str(name)) else _without_secrets(each)
+                for name, each in value.items()
             }
         case list():
             return [_without_secrets(each) for each in value]

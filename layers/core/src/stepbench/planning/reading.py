@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from stepbench.contracts.plan import Plan
 from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.expansion import expanded
-from stepbench.planning.problems import expectation, problems_of, shown
+from stepbench.planning.problems import expectation, problems_of, shown, shown_below
 from stepbench.planning.references import application_problems, threshold_problems
 from stepbench.planning.schedule import schedule_problems
 from stepbench.planning.schema import ROOT, node_at, path_text
@@ -151,11 +151,13 @@ def _silent_problems(value: Any, steps: tuple[str | int, ...], document: dict[st
     elif isinstance(value, HugeInteger):
         node = node_at(steps, document)
         remedy = f"Give {expectation(node)}." if node else "Write a smaller number."
-        yield Problem(path_text(steps), f"{value[:20]}...", f"has {len(value):,} digits", remedy)
+        yield Problem(path_text(steps), shown_below(steps, f"{value[:20]}..."), f"has {len(value):,} digits", remedy)
     elif isinstance(value, dict):
         for name in getattr(value, "repeated", ()):
             path = path_text((*steps, name))
-            yield Problem(path, shown(value[name]), "is given twice in one object", "Keep one of the two.")
+            yield Problem(
+                path, shown_below((*steps, name), value[name]), "is given twice in one object", "Keep one of the two."
+            )
         for name, child in value.items():
             yield from _silent_problems(child, (*steps, str(name)), document)
     elif isinstance(value, list):

@@ -19,6 +19,7 @@ from stepbench.planning.presets import NO_PRESET, find_preset
 from stepbench.planning.problems import NOTHING, shown
 from stepbench.planning.reading import parse_expanded, read_json
 from stepbench.planning.schema import path_text
+from stepbench.planning.values import admit_rows
 from stepbench.planning.wall_time import expected
 from stepbench.tuning.models import model_problems
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import Plan
     from stepbench.planning.expansion import Expanded
+    from stepbench.planning.values import ReadFile
     from stepbench.settings import Settings
 
 M = TypeVar("M", bound=BaseModel)
@@ -38,11 +40,16 @@ ASKED = frozenset({"plan", "set", "regressions"})
 
 
 class Admitted(NamedTuple):
-    """A plan that a stack takes, with its trials in the order of execution, and what they may cost."""
+    """
+    A plan that a stack takes, with its trials in the order of execution, and what they may cost.
+
+    files: rows of the user's own that the trials name by their content, and that are not stored yet, by key.
+    """
 
     plan: Plan
     trials: tuple[Expanded, ...]
     at_most_usd: float
+    files: dict[str, bytes]
 
 
 def parse_submission(text: str) -> RunRequest:
@@ -129,15 +136,16 @@ def requested_plan(request: RunRequest, presets: Path | None = None) -> tuple[Pl
     return parse_expanded(changed(document, plan.model_dump(mode="json"), changes))
 
 
-def admitted(request: RunRequest, settings: Settings) -> Admitted:
+def admitted(request: RunRequest, settings: Settings, read: ReadFile) -> Admitted:
     """
-    Return the plan that a request asks for.
+    Return the plan that a request asks for; `read` is for the files of rows in the bucket.
 
     Raises:
         PlanError: it is none, or the stack cannot run it within its budget.
     """
     plan, trials = requested_plan(request)
-    return Admitted(plan, trials, check_plan(plan, trials, settings))
+    rows = admit_rows(trials, read)
+    return Admitted(plan, rows.trials, check_plan(plan, rows.trials, settings), rows.files)
 
 
 def check_plan(plan: Plan, trials: Sequence[Expanded], settings: Settings) -> float:

@@ -8,7 +8,7 @@ from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, put_
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.tasks import AwaitTargetInput, AwaitTargetOutput
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.preload import preloaded_value
+from stepbench.drivers.preload import preloaded
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.experiments.protocol import IN_A_ROW
@@ -19,6 +19,7 @@ from stepbench.records.formats.t4_items import parse_item
 from stepbench.stages.function_log import take_in
 from stepbench.stages.prepare_target import delivery_limit_s
 from stepbench.stages.target_driver import find_unreached, open_driver, poll, refuse_if_cancelled
+from stepbench.stages.trial_values import trial_values
 from stepbench.workload.choices import PROBES
 from stepbench.workload.operations import Contents
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.workload import Workload
     from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver, OpenDriver
+    from stepbench.workload.values import PreparedValues
 
 CALL_LIMIT_S = 20
 """One call's share; the state machine calls again."""
@@ -98,7 +100,10 @@ def _last_error(spec: TrialSpec, services: Services, build: BuildDriver | None) 
         return ""
     try:
         with open_driver(spec, services, build) as opened:
-            result = _send(spec, services, opened)[1] if spec.plan.workload is None else _probe(spec, services, opened)
+            if spec.plan.workload is not None:
+                result = _probe(spec, services, opened)
+            else:
+                result = _send(spec, services, opened, trial_values(spec, services))[1]
     except TargetUnavailableError as error:
         return f" ({error})"
     return "" if result is None or result.outcome is Outcome.OK else f" ({result.outcome.name}, {result.error!r})"
@@ -139,12 +144,13 @@ def _give_up_refusing(spec: TrialSpec, services: Services, last: Result, since_n
 
 
 def _delivers(spec: TrialSpec, services: Services, opened: OpenDriver, limits: _Limits) -> bool:
+    values = trial_values(spec, services)
     target = spec.plan.target
     if isinstance(target, DynamoDbTarget) and target.filter is not None:
-        return all(_send(spec, services, opened)[1].outcome is Outcome.OK for _ in range(IN_A_ROW))
+        return all(_send(spec, services, opened, values)[1].outcome is Outcome.OK for _ in range(IN_A_ROW))
     if isinstance(target, DynamoDbTarget) and target.batching_window_s > 0:
         for _ in range(IN_A_ROW):
-            _send(spec, services, opened)
+            _send(spec, services, opened, values)
         return poll(
             lambda: len(arrived_canaries(spec, services)) >= IN_A_ROW, limits.ends_ns, POLL_S, services, spec.tag
         )
@@ -153,7 +159,7 @@ def _delivers(spec: TrialSpec, services: Services, opened: OpenDriver, limits: _
         refuse_if_cancelled(spec.tag, services)
         if services.clock.now_ns() >= limits.ends_ns:
             return False
-        sequence, written = _send(spec, services, opened)
+        sequence, written = _send(spec, services, opened, values)
         any_taken = any_taken or written.outcome is Outcome.OK
         if not any_taken:
             _give_up_refusing(spec, services, written, limits.refusals_from_ns)
@@ -162,7 +168,7 @@ def _delivers(spec: TrialSpec, services: Services, opened: OpenDriver, limits: _
     return True
 
 
-def _send(spec: TrialSpec, services: Services, opened: OpenDriver) -> tuple[int, Result]:
+def _send(spec: TrialSpec, services: Services, opened: OpenDriver, values: PreparedValues | None) -> tuple[int, Result]:
     """
     Offer one canary, as a put or a deletion; return its sequence number and what became of it.
 
@@ -172,23 +178,26 @@ def _send(spec: TrialSpec, services: Services, opened: OpenDriver) -> tuple[int,
     event = EventId(spec.tag, CANARY_PHASE, _WRITER, 0, 0, sequence)
     record = spec.offered.record
     if record.operation == "delete":
-        written = _send_deletion(spec, event, opened)
+        written = _send_deletion(spec, event, opened, values)
     else:
-        write = Request(
-            Kind.INSERT, put_key(event, record.key_bytes), event.text().encode().ljust(record.value_bytes, b".")
-        )
+        key, identity = put_key(event, record.key_bytes), event.text()
+        if values is not None:
+            write = values.request(key, identity, sequence)
+        else:
+            write = Request(Kind.INSERT, key, identity.encode().ljust(record.value_bytes, b"."))
         written = opened.run(perform(opened.driver, write))
     # Also keeps two canaries from falling into one millisecond, and a refusing store from being hammered.
     services.clock.sleep(POLL_S if written.outcome is not Outcome.OK else 0.002)
     return sequence, written
 
 
-def _send_deletion(spec: TrialSpec, event: EventId, opened: OpenDriver) -> Result:
+def _send_deletion(spec: TrialSpec, event: EventId, opened: OpenDriver, values: PreparedValues | None) -> Result:
     """Send an insertion and a deletion: a store notifies nobody of the deletion of nothing."""
     key = delete_key(event, spec.offered.record.key_bytes)
-    value = preloaded_value(spec.tag, event.sequence, spec.offered.record.value_bytes)
-    written = opened.run(perform(opened.driver, Request(Kind.INSERT, key, value)))
+    write = preloaded(spec.tag, key, event.sequence, spec.offered.record.value_bytes, values)
+    written = opened.run(perform(opened.driver, write))
     if written.outcome is Outcome.OK:
+        key = key if values is None else values.key(key)
         written = opened.run(perform(opened.driver, Request(Kind.DELETE, key)))
     return written
 

@@ -16,7 +16,7 @@ from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.target import DynamoDbTarget, S3Target
 from stepbench.contracts.tasks import InputToMake, PreparedTarget, PrepareTargetInput, PrepareTargetOutput
 from stepbench.drivers.preload import PRELOAD_FOR_S
-from stepbench.drivers.protocol import Substituted
+from stepbench.drivers.protocol import Substituted, TakesValues
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import (
     StepbenchError,
@@ -38,6 +38,7 @@ from stepbench.stages.target_driver import (
     refuse_if_cancelled,
     undo_if_cancelled,
 )
+from stepbench.stages.trial_values import trial_values
 from stepbench.workload.topology import wide_levels
 
 if TYPE_CHECKING:
@@ -203,6 +204,9 @@ async def _prepare(spec: TrialSpec, driver: Driver, services: Services) -> None:
 
     (By then the target may be free, and another trial at work on it.)
     """
+    values = await asyncio.to_thread(trial_values, spec, services)
+    if values is not None and isinstance(driver, TakesValues):
+        driver.use_values(values)
     preparing = asyncio.create_task(driver.prepare())
     try:
         while not (await asyncio.wait({preparing}, timeout=CANCEL_POLL_S))[0]:

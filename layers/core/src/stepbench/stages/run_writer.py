@@ -29,6 +29,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.flusher import Flusher
 from stepbench.records.storage.layout import ClockSample
 from stepbench.stages.target_driver import refuse_if_cancelled
+from stepbench.stages.trial_values import trial_values
 from stepbench.stats.histogram import histogram_text
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from stepbench.drivers.protocol import Driver
     from stepbench.services import Services
     from stepbench.stages.target_driver import BuildDriver
+    from stepbench.workload.values import PreparedValues
 
 
 SPEED_CHECK_SHARE, LEAST_SPEED_CHECK_S = 0.1, 0.3
@@ -78,6 +80,7 @@ class _Attempt:
     clock: WriterClock
     slow_spells: SlowSpells | None
     connecting_ns: int
+    values: PreparedValues | None
     slice: Slice = field(init=False)
     flusher: Flusher = field(init=False)
     early: set[asyncio.Task[None]] = field(default_factory=set)
@@ -120,6 +123,7 @@ async def _attempt(
 ) -> RunWriterOutput:
     clock = bench.clock()
     slow_spells = _check_speed(task, services, bench, clock)
+    values = trial_values(spec, services)
     driver = build(spec, services.settings, clock)
     due_ns = max(task.item.start_at_ns, clock.now_ns())
     try:
@@ -127,7 +131,7 @@ async def _attempt(
         if isinstance(driver, Warmable):
             await driver.warm_up()
         connecting_ns = max(0, clock.now_ns() - due_ns)
-        attempt = _Attempt(task, spec, services, driver, bench, clock, slow_spells, connecting_ns)
+        attempt = _Attempt(task, spec, services, driver, bench, clock, slow_spells, connecting_ns, values)
         stop_at_ns = _find_stop(attempt)
         _sample_clock(attempt)
         services.table.mark_started(task.item.ref.tag, attempt.id)
@@ -161,7 +165,7 @@ def _plan(attempt: _Attempt) -> None:
     item, plan, bench = attempt.task.item, attempt.spec.offered, attempt.bench
     timer = bench.timer(attempt.clock, spin_ns(most_alarms_per_s(plan, item.phase), _cores(attempt)))
     ends = Ends(bench.drain_s, bench.grace_s)
-    instruments = Instruments(attempt.clock, timer, ends, lambda: _flush_early(attempt))
+    instruments = Instruments(attempt.clock, timer, ends, lambda: _flush_early(attempt), attempt.values)
     attempt.slice = build_slice(attempt.task, plan, attempt.driver, instruments)
     header = ColumnHeader(
         ref=item.ref, phase=item.phase, writer=item.writer, slice=item.slice, attempt=attempt.task.attempt, flush=0,

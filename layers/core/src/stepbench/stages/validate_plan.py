@@ -66,7 +66,9 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
     if known is not None and known.ended:
         message = f"run {task.run_id} is {known.state} already, and what it has stored stays; start one of another name"
         raise RunEndedError(message)
-    specs = expand(plan, task.run_id, overheads_of(services.settings).assumed)
+    specs = expand(plan, task.run_id, overheads_of(services.settings).assumed, found.trials)
+    for key, body in found.files.items():
+        services.runs.put_bytes(key, body)
     for name, document in (("plan.json", plan), ("request.json", request)):  # of which reports are made
         shown = without_queries(document.model_dump(mode="json", by_alias=True))
         services.runs.put_json(layout.run_key(task.run_id, name), shown)
@@ -121,7 +123,7 @@ def admit(request: RunRequest, services: Services) -> Admitted:
     Raises:
         PlanError: it is none, stack, account or its own budget do not permit it, or its baseline is none.
     """
-    found = admitted(request, services.settings)
+    found = admitted(request, services.settings, services.runs.find_rows)
     check_quotas(found.trials, read_quotas(found.trials, services))
     _check_baseline(request, found.plan.name, services)
     return found

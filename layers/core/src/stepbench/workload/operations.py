@@ -139,10 +139,10 @@ class Contents:
         kind, at = KINDS[kinds[row]], DIGITS * row
         key = f"{self._key_head}{digits[at : at + DIGITS]}{self._key_tail}"
         if kind in _READING:
-            return _NEW(Request, (kind, key, b"", None, rows[row], client))
+            return _NEW(Request, (kind, key, b"", None, rows[row], client, ()))
         if heads:
             value = heads[at + at : at + at + self._head_bytes] + self._filler
-            return _NEW(Request, (kind, key, value, None, 0, client))
+            return _NEW(Request, (kind, key, value, None, 0, client, ()))
         return self.operation(kind, record[row], version[row], 0, client)
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan
     from stepbench.contracts.trial import Record
     from stepbench.contracts.workload import ClosedLoad
+    from stepbench.workload.values import PreparedValues
 
 _SECOND_NS = 1_000_000_000
 _FINEST = 10**9
@@ -129,7 +130,34 @@ class Payloads:
         if self._operation == "delete":
             return Request(Kind.DELETE, key)
         value = f"{self._values[matching]}{number}".encode() + self._fill
-        return _NEW(Request, (_INSERT, key, value, None, 0, 0))
+        return _NEW(Request, (_INSERT, key, value, None, 0, 0, ()))
+
+
+class ValuePayloads(Payloads):
+    """`Payloads` whose values are rows of the user's own; the choice among them is made before the clock starts."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 -- as of `Payloads`, with the rows
+        self, record: Record, first: EventId, events: int, seed: int, values: PreparedValues, writers: int
+    ) -> None:
+        """See `Payloads`; `writers` share the rows between them."""
+        super().__init__(record, first, events, seed)
+        self._rows = values.rows
+        self._chosen = values.choose(first, events, seed, writers)
+        self._named = values.named
+        self._suffix = "" if record.operation == "put" else values.key("")
+
+    def write(self, sequence: int) -> Request:
+        """Return the write of the slice's event with this sequence number."""
+        matching, number = self._matching[sequence], f"{sequence:08x}"
+        row = self._rows[self._chosen[sequence]]
+        if self._operation == "put":
+            key = f"{self._keys[matching]}{number}{self._pad}{row.suffix}"
+        elif self._operation == "delete":
+            return Request(Kind.DELETE, f"{self._keys[matching]}{number}{self._pad}{self._suffix}")
+        else:
+            key = update_key(self._tag, self._indices[sequence], self._key_bytes) + self._suffix
+        value = f"{self._values[matching]}{number}".encode() + row.body if self._named else row.body
+        return _NEW(Request, (_INSERT, key, value, None, 0, 0, row.columns))
 
 
 def _head(event: EventId) -> str:

@@ -8,11 +8,12 @@ so each trial begins with an empty file.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
 from stepbench.contracts.published import DAG_METRICS
-from stepbench.contracts.rules import experiments, load
+from stepbench.contracts.rules import experiments, load, values
 from stepbench.contracts.target import ETCD_QUOTA_GIB, DynamoDbTarget, EtcdTarget
 from stepbench.contracts.workload import Kind, ProductRecord
 
@@ -98,7 +99,9 @@ def _events(trial: TrialFields, phase: Phase) -> float:
 
 def _payload_bytes(trial: TrialFields) -> int:
     """Return how large key and value are together; a product's value is JSON."""
-    record = trial.workload.record if trial.workload else trial.record
+    if trial.workload is None:
+        return trial.record.key_bytes + math.ceil(trial.record.mean_value_bytes)
+    record = trial.workload.record
     in_json = isinstance(record, ProductRecord)
     return record.key_bytes + record.value_bytes + (_JSON_BYTES if in_json else 0)
 
@@ -169,7 +172,7 @@ TRIAL_RULES = (
     experiments.dsql_rules,
 )
 OWN_RULES = {
-    "trigger": (experiments.trigger_rules, experiments.no_dag_rules),
+    "trigger": (experiments.trigger_rules, values.values_rules, experiments.no_dag_rules),
     "operations": (experiments.operation_rules, experiments.no_dag_rules),
     "dataflow": (experiments.dag_rules, experiments.medium_rules, experiments.field_rules),
 }

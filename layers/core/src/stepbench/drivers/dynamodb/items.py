@@ -1,8 +1,8 @@
 """
 Writes of single items to a DynamoDB table over our own wire.
 
-Items are `{"pk": key, "value": value}`. `CheckClock` writes as a writer does, so this module imports neither boto3 nor
-numpy: what it imports is a part of each cold start.
+Items are `{"pk": key, "value": value}`, or a key with the attributes of a row. `CheckClock` writes as a writer does, so
+this module imports neither boto3 nor numpy: what it imports is a part of each cold start.
 """
 
 from __future__ import annotations
@@ -67,6 +67,21 @@ class ItemRequests:
             self._filler, self._quoted_filler = filler, quoted(filler.decode())[1:]
         start = quoted(identity.decode())[:-1]
         return f'{{"pk":{{"S":{quoted(key)}}},"value":{{"S":{start}{self._quoted_filler}}}}}'
+
+
+class RowRequests(ItemRequests):
+    """Requests about items that have a row's attributes, which are JSON already; `identity` is a further one, or ""."""
+
+    def __init__(self, table: str, identity: str) -> None:
+        super().__init__(table)
+        self._named = f',{quoted(identity)}:{{"S":"'.encode() if identity else b""
+
+    def put_body(self, request: Request) -> bytes:
+        """Return PutItem's body; a value begins with the event's identity where there is an attribute for it."""
+        key, row = f'{self._with_item}{{"pk":{{"S":{quoted(request.key)}}}'.encode(), request.value
+        if self._named:
+            return b'%b%b%b"}%b}}' % (key, self._named, row[:EVENT_ID_CHARS], row[EVENT_ID_CHARS:])
+        return b"%b%b}}" % (key, row)
 
 
 def item_written(sending: HttpRequest, t2_ns: int, answer: HttpAnswer | None, error: str) -> Result:

@@ -19,7 +19,7 @@ from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.tasks import CheckClockInput, CheckClockOutput
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.aws import ANSWER_LIMIT_S, AwsAccess, error_code, limits_of
-from stepbench.drivers.dynamodb.items import ItemRequests
+from stepbench.drivers.dynamodb.items import ItemRequests, RowRequests
 from stepbench.drivers.dynamodb.table import STREAM, DynamoDbStore
 from stepbench.drivers.preload import preload_keys, write_each
 from stepbench.drivers.protocol import in_turn
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
     from stepbench.wire.http1.connection import HttpExchange
+    from stepbench.workload.values import PreparedValues
 
 
 class DynamoDbDriver(DynamoDbStore):
@@ -51,7 +52,15 @@ class DynamoDbDriver(DynamoDbStore):
         self._mapping = StreamMapping(
             self._aws, self._receiver, with_filter(self._table.target, spec), self._table.name
         )
+        record = spec.offered.record
         self._items = ItemRequests(self._table.name)
+        if record.values is not None:
+            self._items = RowRequests(self._table.name, record.identity_attribute)
+        self._values: PreparedValues | None = None
+
+    def use_values(self, values: PreparedValues) -> None:
+        """See `TakesValues`."""
+        self._values = values
 
     async def prepare(self) -> None:
         """
@@ -63,7 +72,7 @@ class DynamoDbDriver(DynamoDbStore):
         table = await self._table.ensure(streamed=not self._spec.offered.preloaded_keys)
         if not table.get("StreamSpecification", {}).get("StreamEnabled"):
             async with self._aws.opened():
-                await preload_keys(self._spec, write_each(self._prepare_directly), self._clock)
+                await preload_keys(self._spec, write_each(self._prepare_directly), self._clock, values=self._values)
             await self._table.call("update_table", StreamSpecification=STREAM)
         if "LatestStreamArn" not in table:
             table = await self._table.until_active(streamed=True)
@@ -158,14 +167,16 @@ def with_filter(target: DynamoDbTarget, spec: TrialSpec) -> DynamoDbTarget:
     """
     Return the target with the filter that `matching_share` asks for.
 
-    It goes by the head of the new value, or of a deletion's key. Lambda reads all of the stream, and drops what does
-    not match before it makes up a batch.
+    It goes by the head of the new value, or of the key where that alone names the event. Lambda reads all of the
+    stream, and drops what does not match before it makes up a batch.
     """
     record = spec.offered.record
     if record.matching_share == 1:
         return target
     matches = {"S": [{"prefix": matching_head(spec.tag)}]}
-    image = {"Keys": {"pk": matches}} if record.operation == "delete" else {"NewImage": {"value": matches}}
+    named = record.identity_attribute
+    in_keys = record.operation == "delete" or not named
+    image = {"Keys": {"pk": matches}} if in_keys else {"NewImage": {named: matches}}
     return target.model_copy(update={"filter": {"dynamodb": image}})
 
 

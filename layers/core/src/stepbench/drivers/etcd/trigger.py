@@ -27,12 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from stepbench.model.request import PendingRequest, Request
+    from stepbench.workload.values import PreparedValues
 
 
 class EtcdDriver(EtcdStore):
     """`Driver` and `Watchable` for one trial's keys; the endpoints that are connected are used in turn for writes."""
 
     _turns: count[int] = count()
+    _values: PreparedValues | None = None
+
+    def use_values(self, values: PreparedValues) -> None:
+        """See `TakesValues`."""
+        self._values = values
 
     async def open(self) -> None:
         """Connect to every endpoint and see that one answers."""
@@ -56,8 +62,9 @@ class EtcdDriver(EtcdStore):
         """Put the keys that updates overwrite and deletes remove; a cluster needs nothing else."""
         record = self._spec.offered.record
         async with self._cluster.control() as connection:
-            preloading = Preloading(connection, record.key_bytes + record.value_bytes)
-            await preload_keys(self._spec, preloading.write, self._clock, batch=preloading.batch, lanes=PRELOAD_LANES)
+            preloading = Preloading(connection, record.key_bytes + record.largest_value_bytes)
+            write, batch = preloading.write, preloading.batch
+            await preload_keys(self._spec, write, self._clock, batch=batch, lanes=PRELOAD_LANES, values=self._values)
 
     def prepare_request(self, request: Request) -> PendingRequest:
         """Return a Put or a deletion; the token is the revision that it makes."""
@@ -76,7 +83,8 @@ class EtcdDriver(EtcdStore):
         the watcher is busy with the batch before.
         """
         watched = matching_head(self._spec.tag).encode()
-        deletes = self._spec.offered.record.operation == "delete"
+        record = self._spec.offered.record
+        deletes = record.operation == "delete"
         create = pb.WatchCreateRequest(
             key=watched,
             range_end=end_of(watched),
@@ -91,7 +99,7 @@ class EtcdDriver(EtcdStore):
             )
             try:
                 while not isinstance(stamped := await arrived.get(), GrpcAnswer):
-                    batch = parse_watch(*stamped)
+                    batch = parse_watch(*stamped, by_key=record.values is not None)
                     if batch is not None:
                         yield batch
             finally:
@@ -102,9 +110,11 @@ class EtcdDriver(EtcdStore):
         raise TargetUnavailableError(message)
 
 
-def parse_watch(t4_ns: int, raw: bytes) -> ChangeBatch | None:
+def parse_watch(t4_ns: int, raw: bytes, *, by_key: bool = False) -> ChangeBatch | None:
     """
     Return the batch in one answer: empty when it says that the watch is made, None for an answer without news.
+
+    by_key: events are named by their keys, since the values are the user's own.
 
     Raises:
         TargetUnavailableError: the server has cancelled the watch, and names the compacted revision if that is why; or
@@ -122,7 +132,7 @@ def parse_watch(t4_ns: int, raw: bytes) -> ChangeBatch | None:
         message = f"etcd cancelled the watch: {reason}"
         raise TargetUnavailableError(message)
     changes = [
-        Change(event.kv.key if event.type == pb.Event.DELETE else event.kv.value, event.kv.mod_revision)
+        Change(event.kv.key if by_key or event.type == pb.Event.DELETE else event.kv.value, event.kv.mod_revision)
         for event in answer.events
     ]
     return ChangeBatch(t4_ns, changes) if changes or answer.created else None

@@ -31,6 +31,7 @@ from stepbench.drivers.postgresql.operations import (
     server_name,
     trial_access,
 )
+from stepbench.drivers.postgresql.rows import RowTable, check_types
 from stepbench.drivers.preload import preloads
 from stepbench.drivers.protocol import in_turn
 from stepbench.drivers.receivers import build_receiver
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from stepbench.drivers.sql.access import BoundedConnection
     from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
+    from stepbench.workload.values import PreparedValues
 
 _PRELOAD_ROWS = 1_000
 _PRELOAD_BYTES = 4_000_000
@@ -89,12 +91,24 @@ class PostgresqlDriver:
         self._deletes = spec.offered.record.operation == "delete"
         # With deletes, a canary first inserts what it then deletes.
         kinds = (Kind.INSERT, Kind.DELETE) if self._deletes else (Kind.INSERT,)
-        by_kind = statements(Table(sql.Identifier(f"stepbench_{spec.tag}", "records"), sql.SQL(""), None))
+        self._record = record = spec.offered.record
+        table = sql.Identifier(f"stepbench_{spec.tag}", "records")
+        by_kind = dict(statements(Table(table, sql.SQL(""), None)))
+        self._rows: RowTable | None = None
+        self._values: PreparedValues | None = None
+        if record.values is not None:
+            facts = record.values.facts
+            self._rows = RowTable(table, facts.columns if facts else {}, record.identity_attribute)
+            by_kind[Kind.INSERT] = (self._rows.insert,)
         limits = SessionLimits(write_limit_s, spec.offered.max_in_flight, FIRST_SESSIONS, queue=True)
         # A write is one statement, once: a conflict is the outcome of a trigger that has run.
         conninfo = partial(self._access.conninfo, options=SESSION_OPTIONS)
         offered = {kind: by_kind[kind] for kind in kinds}
         self._executor = SqlExecutor(conninfo, offered, clock, limits, conflicts=frozenset())
+
+    def use_values(self, values: PreparedValues) -> None:
+        """See `TakesValues`."""
+        self._values = values
 
     async def open(self) -> None:
         """Have the first sessions before any clock starts; further ones come on demand, before t1."""
@@ -130,9 +144,12 @@ class PostgresqlDriver:
         target = self._spec.offered.target
         request_response = isinstance(target, PostgresqlTarget) and target.invocation == "request_response"
         async with self._control() as connection:
-            await connection.execute(_script("table.sql").format(schema=self._schema))
+            columns = self._rows.definition if self._rows else sql.SQL(", value text NOT NULL")
+            await connection.execute(_script("table.sql").format(schema=self._schema, columns=columns))
+            if self._values is not None:
+                await check_types(self._spec, self._values, connection)
             await self._preload(connection)
-            identity = sql.SQL("OLD.key" if self._deletes else "NEW.value")
+            identity = self._identity
             trigger = _script("trigger.sql").format(
                 schema=self._schema,
                 function=sql.Literal(receiver),
@@ -140,11 +157,28 @@ class PostgresqlDriver:
                 invocation=sql.Literal("RequestResponse" if request_response else "Event"),
                 identity=identity,
                 filter=self._filter(identity),
+                row=self._row_in_payload(),
                 changes=sql.SQL("DELETE" if self._deletes else "INSERT OR UPDATE"),
             )
             await connection.execute(trigger)
 
-    def _filter(self, identity: sql.SQL) -> sql.Composable:
+    @property
+    def _identity(self) -> sql.Composable:
+        """Return what begins with the event's identity: a column, or where there is none the key."""
+        if self._deletes:
+            return sql.SQL("OLD.key")
+        return sql.SQL("NEW.{}").format(sql.Identifier(self._record.identity_attribute or "key"))
+
+    def _row_in_payload(self) -> sql.Composable:
+        """Return what the payload has beside the event: operation and row, where the user's own are in the plan."""
+        if self._rows is None and self._spec.offered.target.function is None:
+            return sql.SQL("")
+        row = sql.SQL("OLD" if self._deletes else "NEW")
+        identity = self._record.identity_attribute if self._rows else ""
+        own = sql.SQL("to_jsonb({}) - {}::text").format(row, sql.Literal(identity))
+        return sql.SQL(", 'operation', TG_OP, 'row', {}").format(own)
+
+    def _filter(self, identity: sql.Composable) -> sql.Composable:
         """Return the condition of the trigger, if the plan asks for one; it is tested before the trigger is queued."""
         if self._spec.offered.record.matching_share == 1:
             return sql.SQL("")
@@ -211,10 +245,13 @@ class PostgresqlDriver:
             await aws.close()
 
     async def _preload(self, connection: BoundedConnection) -> None:
-        at_once = max(1, min(_PRELOAD_ROWS, _PRELOAD_BYTES // self._spec.offered.record.value_bytes))
+        at_once = max(1, min(_PRELOAD_ROWS, int(_PRELOAD_BYTES // max(1, self._record.largest_value_bytes))))
         insert = sql.SQL(_PRELOAD).format(schema=self._schema)
-        writes = preloads(self._spec)
+        writes = preloads(self._spec, self._values)
         while portion := list(islice(writes, at_once)):
+            if self._rows is not None:
+                await self._rows.preload(connection, portion)
+                continue
             columns = ([write.key for write in portion], [write.value.decode() for write in portion])
             await connection.execute(insert, columns)
 

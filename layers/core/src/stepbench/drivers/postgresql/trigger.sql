@@ -5,7 +5,7 @@ BEGIN
         json_build_object(
             'source', 'stepbench:postgresql',
             'event', left({identity}, 40),
-            't3_us', floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+            't3_us', floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint{row}),
         {invocation});
     RETURN NULL;
 END

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stepbench.settings import Settings
     from stepbench.wire.http1 import HttpAnswer
     from stepbench.wire.http1.connection import HttpRequest
+    from stepbench.workload.values import PreparedValues
 
 VERSION_HEADER = b"x-amz-version-id"
 _PUT, _DELETE = Form("PUT"), Form("DELETE")
@@ -52,6 +53,11 @@ class S3Driver:
         self._receiver = build_receiver(spec, settings, clock)
         self._prefix = matching_head(spec.tag)
         self._aws = AwsAccess("s3", spec, settings, clock, answer_limit_s, bucket=self._bucket)
+        self._values: PreparedValues | None = None
+
+    def use_values(self, values: PreparedValues) -> None:
+        """See `TakesValues`."""
+        self._values = values
 
     async def open(self) -> None:
         """Read credentials and connect. Raises TargetUnavailableError."""
@@ -75,7 +81,7 @@ class S3Driver:
             return
         if self._spec.offered.preloaded_keys:
             async with self._aws.opened():
-                await preload_keys(self._spec, write_each(self.prepare_request), self._clock)
+                await preload_keys(self._spec, write_each(self.prepare_request), self._clock, values=self._values)
         events = DELETED if self._spec.offered.record.operation == "delete" else CREATED
         entry = notification(self._spec.tag, self._prefix, self._receiver.arn, events)
         await self._aws.call(

@@ -7,7 +7,7 @@ They are those by which stores that speak PostgreSQL's protocol execute requests
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stepbench.model.request import Request
     from stepbench.workload.checks import RecordCheck
 
-Arguments = Callable[["Request"], list[bytes]]
+Arguments = Callable[["Request"], Sequence[bytes | None]]
 Judge = Callable[["Request", "PGresult"], str]
 """Returns the error that a statement's result means, "" where it is right."""
 
@@ -36,7 +36,8 @@ class Statement(NamedTuple):
     """
     One statement, with its own name once it is prepared.
 
-    arguments: the values of $1, $2 … in binary format (of text: its UTF-8; in text format libpq would cut at a NUL).
+    arguments: the values of $1, $2 … in binary format (of text: its UTF-8; in text format libpq would cut at a NUL);
+    None is NULL.
     judge: of its result, where the server has refused nothing.
     """
 

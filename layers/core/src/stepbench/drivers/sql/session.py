@@ -128,14 +128,14 @@ class SqlSession:
                 self.prepared.add(statement.name)
         return None
 
-    async def execute(self, statement: Statement, values: Sequence[bytes]) -> Answer:
+    async def execute(self, statement: Statement, values: Sequence[bytes | None]) -> Answer:
         """Execute a statement; one that is not prepared is parsed with its execution."""
         if statement.name in self.prepared:
             formats = (1,) * len(values)
             return await self.exchange(lambda pgconn: pgconn.send_query_prepared(statement.name, values, formats))
         return await self.query(statement.text, values)
 
-    async def query(self, text: bytes, values: Sequence[bytes]) -> Answer:
+    async def query(self, text: bytes, values: Sequence[bytes | None]) -> Answer:
         """Execute a statement once; values are in binary format, as in `Statement`."""
         formats = (1,) * len(values)
         return await self.exchange(lambda pgconn: pgconn.send_query_params(text, values, param_formats=formats))

@@ -3,6 +3,9 @@ What stores deliver to `ReceiveEvents`, read into arrivals and packed for each t
 
 `pack_delivery` reads the common batch of a stream a column at a time, and any other delivery record by record; tests
 hold the two ways equal.
+
+An event is named by the attribute `value` of an item. Where that does not name one, the item is a row of the user's
+own: then the key names the event, or where that is one of several events', an attribute whose name only the plan knows.
 """
 
 from __future__ import annotations
@@ -12,7 +15,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
-from stepbench.contracts.identity import ANY_ATTEMPT, UNRESOLVED_PHASE, EventId, parse_event_id, parse_update_key
+from stepbench.contracts.identity import (
+    ANY_ATTEMPT,
+    UNRESOLVED_PHASE,
+    VALUE_ATTRIBUTE,
+    EventId,
+    parse_event_id,
+    parse_update_key,
+)
 from stepbench.records.formats.t4 import FEW_ENTRIES, MAX_BATCH_INDEX, Entry, EntryColumns, pack, pack_columns
 
 POSTGRESQL_SOURCE = "stepbench:postgresql"
@@ -25,6 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _TIMES_NS = range(-(1 << 63), 1 << 63)
 """A t4 entry has room for these."""
+_NO_TEXT: dict[str, Any] = {}
 _UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 """Reading a document of the wrong shape can raise these."""
 
@@ -137,8 +148,7 @@ def _pack_stream_batch(event: Any, t4_ns: int) -> PackedDelivery | None:  # noqa
         if any(record["eventName"] == "REMOVE" for record in records):
             return None
         changes = [record["dynamodb"] for record in records]
-        texts = [change["NewImage"]["value"]["S"] for change in changes]
-        first = parse_event_id(texts[0])
+        texts, first = _stream_identities(changes)
         if first is None:
             return None
         seconds = [change.get("ApproximateCreationDateTime", 0) for change in changes]
@@ -149,6 +159,18 @@ def _pack_stream_batch(event: Any, t4_ns: int) -> PackedDelivery | None:  # noqa
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
     return PackedDelivery("dynamodb", count, {first.tag: TrialShare(count, entries, [], 0)}, (), head)
+
+
+def _stream_identities(changes: list[Any]) -> tuple[list[str], EventId | None]:
+    """Return the texts that begin with the identities of written records, and the first's; rows have it in the key."""
+    try:
+        texts = [change["NewImage"]["value"]["S"] for change in changes]
+        if (first := parse_event_id(texts[0])) is not None:
+            return texts, first
+    except KeyError:
+        pass
+    texts = [change["Keys"]["pk"]["S"] for change in changes]
+    return texts, parse_event_id(texts[0])
 
 
 def _records(event: Any) -> tuple[str, list[Any]]:  # noqa: ANN401 -- see parse_delivery
@@ -211,7 +233,20 @@ def _read_dynamodb(record: dict[str, Any], index: int, t4_ns: int) -> Arrival | 
         if _is_measured_deletion(event):
             return _arrival(event, index, t4_ns, t3_ns)
         return next((Removal(found[0]) for found in (event, *map(parse_update_key, names)) if found), None)
-    return _arrival(parse_event_id(change["NewImage"]["value"]["S"]), index, t4_ns, t3_ns)
+    return _arrival(_written_event(change), index, t4_ns, t3_ns)
+
+
+def _written_event(change: dict[str, Any]) -> EventId | None:
+    """Return the event that a record of a stream names: by its value, its key, or another attribute of the item."""
+    image = change["NewImage"]
+    texts = [image.get(VALUE_ATTRIBUTE, _NO_TEXT).get("S", "")]
+    texts += (value["S"] for value in change.get("Keys", _NO_TEXT).values() if "S" in value)
+    found = next((event for event in map(parse_event_id, texts) if event), None)
+    update = next((key for key in map(parse_update_key, texts[1:]) if key), None)
+    if found or update is None:
+        return found
+    named = (parse_event_id(value["S"]) for value in image.values() if "S" in value)
+    return next((event for event in named if event and event.tag == update[0]), None)
 
 
 def _is_measured_deletion(event: EventId | None) -> bool:

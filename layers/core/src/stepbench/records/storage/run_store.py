@@ -17,6 +17,7 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.documents import Served
 from stepbench.contracts.findings import Utilisation
 from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.values import MOST_FILE_BYTES
 from stepbench.errors import CorruptRecordsError, RecordsRefusedError, RecordsUnavailableError
 from stepbench.records.formats.t4_lines import T4Line, parse_t4_line
 from stepbench.records.storage import layout
@@ -117,6 +118,11 @@ class RunStore:
                 if error.response["Error"]["Code"] not in {"NoSuchKey", "404"}:
                     raise
         return None
+
+    def find_rows(self, key: str) -> bytes | int | None:
+        """Read a file of rows; return only the size of one that no trial takes, None if there is no such file."""
+        size = next((size for found, size in self.sizes(key) if found == key), None)
+        return size if size is None or size > MOST_FILE_BYTES else self.get_bytes(key)
 
     def put_json(self, key: str, document: Any) -> None:  # noqa: ANN401 -- any JSON
         """Store plain JSON."""
