@@ -172,8 +172,9 @@ class FunctionCopy:
         )
 
     def _identity(self) -> str:
-        """Return the attribute of an item in which DynamoDB's events have their identity."""
-        return "value" if self._spec.offered.target.store == "dynamodb" else ""
+        """Return the attribute of an item in which DynamoDB's events have their identity; "" where keys alone do."""
+        offered = self._spec.offered
+        return offered.record.identity_attribute if offered.target.store == "dynamodb" else ""
 
     async def _of_function(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the configuration of the function, and where its code has been copied to."""
