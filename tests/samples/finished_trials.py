@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tests.samples.records import column_header, t4_item, writer_rows
+from tests.samples.records import column_header, run_of, t4_item, writer_rows
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 
@@ -163,6 +163,37 @@ class FinishedTrial:
         entry = Entry(phase, 0, 0, 0, 0, sequence, t4_ns, t3_ns)
         item = t4_item([entry], source=source, init_ns=250_000_000, **attributes)
         self.services.table.put_t4(self.ref.tag, f"request-{phase}-{sequence}", t4_ns, item)
+
+    def invoke(  # noqa: PLR0913 -- what can be different
+        self,
+        phase: int,
+        events: Sequence[int],
+        t4_ns: int,
+        took_ns: int = 3_000_000,
+        *,
+        processed: int | None = None,
+        error: str = "",
+        request: str = "",
+        **attributes: Any,  # noqa: ANN401 -- an item's
+    ) -> None:
+        """
+        Leave one invocation of a measured function.
+
+        Args:
+            phase: of the events.
+            events: their numbers, as they stand in the batch.
+            t4_ns: when it began.
+            took_ns: t5 - t4; 0 of one that never ended.
+            processed: so many of the first events; None: all, or none after an error or without an end.
+            error: the handler's.
+            request: its id; one of its own, if empty.
+            attributes: further ones of the item.
+        """
+        entries = [Entry(phase, 0, 0, 0, place, number, t4_ns) for place, number in enumerate(events)]
+        done = processed if processed is not None else 0 if error or not took_ns else len(entries)
+        run = run_of(t4_ns + took_ns if took_ns else 0, done, error)
+        item = t4_item(entries, **{"init_ns": 250_000_000, **run, **attributes})
+        self.services.table.put_t4(self.ref.tag, request or f"run-{phase}-{events[0]}-{t4_ns}", t4_ns, item)
 
     def deliver_together(self, phase: int, *batches: range, request: str = "batch") -> None:
         """Leave an invocation for each of these batches of events, 20 ms after the last of each was due."""

@@ -92,6 +92,11 @@ def t4_item(entries: Sequence[Entry], **attributes: Any) -> dict[str, Any]:  # n
     return {**item, **attributes}
 
 
+def run_of(t5_ns: int, failed_from: int, error: str = "") -> dict[str, Any]:
+    """Return what an item of a measured function has besides."""
+    return {"source": "function", "t5_ns": t5_ns, "failed_from": failed_from, "error": error}
+
+
 def read_item(*entries: Entry, request: str = "request", **attributes: Any) -> T4Item:  # noqa: ANN401 -- an item's
     """Return a t4 item of at least one entry, as analysis reads it."""
     return parse_item({"sk": f"{request}#{entries[0].t4_ns:020d}", **t4_item(entries, **attributes)})

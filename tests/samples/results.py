@@ -18,9 +18,10 @@ from stepbench.contracts.chart_data import EcdfCurve, PhaseSpan, SeriesPoint, Wi
 from stepbench.contracts.cost import Cost
 from stepbench.contracts.documents import Failure, Manifest
 from stepbench.contracts.findings import Clock, Replication
+from stepbench.contracts.invocations import Invocations
 from stepbench.contracts.measures import Estimate, Latency, WindowResult
 from stepbench.contracts.plan import TrialPlan, TrialSpec
-from stepbench.contracts.result import Accounting, Caveat, Invocations, RunSummary, TrialResult, TrialSummary
+from stepbench.contracts.result import Accounting, Caveat, RunSummary, TrialResult, TrialSummary
 from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.contracts.thresholds import DEFAULTS
 from stepbench.experiments.report.headline import headline_tables

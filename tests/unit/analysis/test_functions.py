@@ -9,7 +9,7 @@ from tests.samples.estimates import present
 from tests.samples.finished_trials import PHASES, AnalysedTrial
 
 from stepbench.analysis.functions import describe_batches
-from stepbench.contracts.measures import BatchCount
+from stepbench.contracts.invocations import BatchCount
 
 WINDOWS = [{"name": "early", "from_s": 0, "to_s": 2.75}, {"name": "late", "from_s": 2.75, "to_s": 10}]
 SINGLES, TENS = (

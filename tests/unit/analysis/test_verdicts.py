@@ -14,7 +14,8 @@ from stepbench.analysis.effects import NO_LIMIT, Runs, compare_runs, compare_sha
 from stepbench.analysis.pairs import MOST_SIDES, TRIAL
 from stepbench.analysis.verdict_text import loads
 from stepbench.analysis.verdicts import WINDOW, describe_emulated, plan_verdicts
-from stepbench.contracts.measures import Deliveries, Estimate
+from stepbench.contracts.invocations import Deliveries
+from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat
 
 if TYPE_CHECKING:

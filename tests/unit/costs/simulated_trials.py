@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import binom
 
 from stepbench.contracts.experiment import QUANTILES, measure_of
-from stepbench.contracts.result import Invocations
+from stepbench.contracts.invocations import Invocations
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.transfer.plan import MIB, TransferTrial
 from stepbench.contracts.workload import Kind

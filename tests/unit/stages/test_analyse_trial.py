@@ -10,7 +10,8 @@ from tests.samples.finished_trials import AnalysedTrial as Trial
 from tests.samples.records import column_header
 
 from stepbench.analysis.evidence import FLOOR_PER_S
-from stepbench.contracts.result import Invocations, TrialResult
+from stepbench.contracts.invocations import Invocations
+from stepbench.contracts.result import TrialResult
 from stepbench.contracts.tasks import StateError
 from stepbench.records.formats.columns import Rows, encode
 from stepbench.records.formats.second_sources import ReportLine, ReportPage

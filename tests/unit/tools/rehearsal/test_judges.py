@@ -9,7 +9,7 @@ import pytest
 from tests.samples.results import accounting
 from tests.unit.tools.rehearsal.samples import judged, rehearsal, run, trial
 
-from stepbench.contracts.measures import Deliveries
+from stepbench.contracts.invocations import Deliveries
 from stepbench_tools.rehearsal.judges import RULES, Deletion, Judgement, RehearsedRun, read_assumptions
 
 ROOT = Path(__file__).parents[4]

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from stepbench.analysis.findings import OwnUsage
     from stepbench.contracts.capacity import Capacity
     from stepbench.contracts.cost import Cost
+    from stepbench.contracts.invocations import Invocations
     from stepbench.contracts.plan import TrialPlan
-    from stepbench.contracts.result import Invocations
     from stepbench.records.join.joined import Joined
 
 WATCH_LANES = 2

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.experiment import traits_of
-from stepbench.contracts.measures import BatchCount, Deliveries
-from stepbench.contracts.result import Invocations
+from stepbench.contracts.invocations import BatchCount, Deliveries, Invocations
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:

@@ -76,6 +76,22 @@ def from_event(part: Joined) -> Elapsed:
     return Elapsed(part.t4_ns - part.t3_ns, part.arrived & (part.t3_ns != 0))
 
 
+def handler_time(part: Joined) -> Elapsed:
+    """Return how long a measured function's first invocation with each event took, from t4 to t5."""
+    found = part.processing
+    if found is None:
+        return Elapsed(np.zeros(part.size, np.int64), np.zeros(part.size, np.bool_))
+    ended = found.handler_ns != none_of(found.handler_ns)
+    return Elapsed(found.handler_ns.astype(np.int64), part.arrived & ended)
+
+
+def to_processed(part: Joined) -> Elapsed:
+    """Return the time from t0 to t5 of events that a measured function had processed by the drain limit."""
+    found = part.processing
+    none = np.zeros(part.size, np.int64)
+    return Elapsed(none if found is None else found.processed_ns.astype(np.int64), part.processed)
+
+
 def latency_of(plan: TrialPlan) -> Measure:
     """Return the experiment's latency: t4 - t1 for triggers, t2 - t1 for operations."""
     return trigger_latency if measure_of(plan.experiment).arrives else service

@@ -14,6 +14,7 @@ from stepbench.analysis.distributions import box, comparisons, modality, replica
 from stepbench.analysis.evidence import FLOOR_PER_S, gather
 from stepbench.analysis.findings import Findings, OwnAnalysis
 from stepbench.analysis.functions import count_deliveries, lines_by_function, median_of, summarise_function
+from stepbench.analysis.handler import handler_points, handler_result
 from stepbench.analysis.latency import (
     NS_PER_MS,
     after_ack,
@@ -32,8 +33,9 @@ from stepbench.analysis.stalls import find_stalls
 from stepbench.analysis.timeline import phase_spans, series, stall_spans
 from stepbench.analysis.windows import measured_windows
 from stepbench.contracts.documents import Failure
+from stepbench.contracts.invocations import Invocations
 from stepbench.contracts.measures import Latency, WindowResult
-from stepbench.contracts.result import Accounting, Invocations, TrialResult, TrialSummary
+from stepbench.contracts.result import Accounting, TrialResult, TrialSummary
 from stepbench.model.request import Outcome
 from stepbench.records.join.reader import event_time_resolution_ns
 from stepbench.records.join.trial import account
@@ -108,6 +110,7 @@ def trial_result(evidence: Evidence, own: OwnAnalysis) -> TrialResult:
         boxes=tuple(box(evidence, window) for window in windows),
         rates=rates(evidence),
         samples=window_samples(evidence, windows),
+        handler=handler_points(evidence),
         dataflow=added.chart_data,
     )
 
@@ -141,6 +144,7 @@ def _window_result(evidence: Evidence, window: MeasuredWindow, own: OwnAnalysis)
         lateness_ms=window.latency(lateness),
         deliveries=count_deliveries(evidence, window),
         operations=own.window(evidence, window),
+        handler=handler_result(evidence, window),
     )
 
 

@@ -46,6 +46,15 @@ class SeriesPoint(Contract):
     max_ms: float | None
 
 
+class HandlerPoint(Contract):
+    """One second of a measured function: invocations that ran at once, at most, and those that began in it."""
+
+    second: float = Field(description="Where it begins: seconds from the trial's first t0.")
+    at_once: int
+    began: int
+    failed: int = Field(description="Of those that began: not all of their records were processed.")
+
+
 class StepSpan(Contract):
     """One load step of a phase, in seconds from the phase's start."""
 

@@ -11,30 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from stepbench.contracts.base import Contract
-
-
-class BatchCount(Contract):
-    """So many invocations were handed so many records."""
-
-    records: int = Field(ge=1)
-    invocations: int = Field(ge=1)
-
-
-class Deliveries(Contract):
-    """
-    Records per invocation, of those invocations that brought an event of the window first.
-
-    Each invocation counts once, with all that it was handed: canaries, repeats, and events of other windows included.
-    """
-
-    invocations: int = Field(ge=1)
-    min: int
-    p50: float
-    p90: float
-    max: int
-    mean: float
-    commonest: tuple[BatchCount, ...] = Field(description="The ten commonest sizes, the commonest first.")
-
+from stepbench.contracts.invocations import Deliveries, Redelivered
 
 FELL_BEHIND = "fell behind"
 """It is in the reason why a quantile has no interval, or no value, where events waited ever longer."""
@@ -191,6 +168,38 @@ class OperationsResult(Contract):
         return by_time or (self.clients is not None and (self.generator_cpu or 0) > MOST_GENERATOR_CPU)
 
 
+class HandlerResult(Contract):
+    """
+    What a measured function did with a window's events, in invocations that were handed any of them, repeats included.
+
+    failed_once: events that it failed at least once. given_up: events not processed that Lambda put into the on-failure
+    queue. errors: the handler's, by type, or why it never ended, in invocations, the most frequent first.
+    partly_failed: invocations that ended well and named records as failed. most_at_once: invocations at one moment.
+    """
+
+    handler_ms: Latency = Field(description="t5 - t4 of the invocation that brought an event first.")
+    to_processed_ms: Latency = Field(description="t5 - t0 of the first that processed it, by the drain limit.")
+    arrived: int = Field(ge=0)
+    processed: int = Field(ge=0)
+    processed_twice: int = Field(ge=0, description="Processings of an event after its first.")
+    failed_once: int = Field(ge=0)
+    given_up: int = Field(ge=0)
+    redelivered: tuple[Redelivered, ...] = ()
+    invocations: int = Field(ge=0)
+    errors: dict[str, int] = Field(default={})
+    partly_failed: int = Field(ge=0)
+    never_ended: int = Field(ge=0)
+    cold_starts: int = Field(ge=0)
+    init_ms: Latency | None = Field(description="Of its cold starts; None where there is none.")
+    most_at_once: int = Field(ge=0)
+    throttles: int | None = Field(default=None, description="None where nobody has counted them.")
+
+    @property
+    def failed_in_handler(self) -> int:
+        """Return how many events arrived, and were not processed by the drain limit."""
+        return self.arrived - self.processed
+
+
 class WindowResult(Contract):
     """One measured window of one phase."""
 
@@ -238,6 +247,7 @@ class WindowResult(Contract):
         default=None, description="Records per invocation; None where the trigger hands over one by one, by design."
     )
     operations: OperationsResult | None = Field(default=None, description="What only operations have.")
+    handler: HandlerResult | None = Field(default=None, description="What only a measured function has.")
 
     @property
     def throughput_per_s(self) -> float:

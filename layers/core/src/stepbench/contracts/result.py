@@ -16,6 +16,7 @@ from stepbench.contracts.base import Contract, drop_field
 from stepbench.contracts.chart_data import (
     BoxStats,
     EcdfCurve,
+    HandlerPoint,
     PhaseSpan,
     RateBins,
     SeriesPoint,
@@ -37,6 +38,7 @@ from stepbench.contracts.findings import (
     SlowSpells,
     StoppedPhase,
 )
+from stepbench.contracts.invocations import Invocations
 from stepbench.contracts.measures import Latency, WindowResult
 from stepbench.contracts.thresholds import ThresholdResult
 from stepbench.contracts.transfer.plan import PublishedTransfer
@@ -110,6 +112,7 @@ class Accounting(Contract):
 
     `*_arrived` say how many of each arrived by the drain limit; lost = ok - ok_arrived - held_back - cut_off.
     `received` = ok_arrived + failed_arrived + unknown_arrived + unrecorded_arrived (each event once).
+    Of a measured function: received = processed + failed_in_handler; None and 0 of a trial without one.
     Operations have nothing to arrive: all that is about arrivals is 0 for them, `lost` too.
     """
 
@@ -136,25 +139,19 @@ class Accounting(Contract):
     retried: int = Field(default=0, ge=0, description="Of the duplicates: same request id, so Lambda's own retry.")
     out_of_order: int = Field(ge=0, description="First arrivals with a smaller sequence than one before, per writer.")
     late: int = Field(default=0, ge=0, description="Arrived, but after the drain limit: counted as not arrived.")
+    processed: int | None = Field(
+        default=None,
+        ge=0,
+        description="Of those that arrived: a measured function had processed them by the drain limit.",
+    )
+    failed_in_handler: int = Field(
+        default=0, ge=0, description="Of those that arrived: it had not processed them by the drain limit."
+    )
+    processed_twice: int = Field(default=0, ge=0, description="Processings of an event after its first.")
     unmatched: int = Field(default=0, ge=0, description="Arrivals that name no event of this trial.")
     malformed: int = Field(default=0, ge=0)
     canaries: int = Field(default=0, ge=0)
     awaited: bool = Field(default=True, description="Whether what is acknowledged has to arrive: not of operations.")
-
-
-class Invocations(Contract):
-    """What the REPORT lines and the receivers themselves say of one function during the trial."""
-
-    function: str
-    invocations: int = Field(ge=0)
-    cold_starts: int = Field(ge=0)
-    init_ms_p50: float | None = None
-    init_ms_max: float | None = None
-    duration_ms_p50: float | None = None
-    duration_ms_max: float | None = None
-    billed_ms: float = Field(default=0, ge=0)
-    billed_gb_s: float = Field(default=0, ge=0, description="Of the lines' own memory sizes.")
-    max_memory_mb: int | None = None
 
 
 class TrialSummary(Contract):
@@ -237,6 +234,7 @@ class TrialResult(Contract):
     boxes: tuple[BoxStats, ...] = ()
     rates: tuple[RateBins, ...] = Field(default=(), description="Of phases with more than one load step.")
     samples: tuple[WindowSample, ...] = Field(default=(), description="Of DynamoDB's windows up to 1,000 events.")
+    handler: tuple[HandlerPoint, ...] = Field(default=(), description="Of a measured function.")
     transfers: TransferChartData | None = Field(default=None, description="Of the experiment `transfer` only.")
     dataflow: DataflowChartData | None = Field(default=None, description="Of the experiment `dataflow` only.")
 

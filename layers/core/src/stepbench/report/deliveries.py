@@ -15,8 +15,7 @@ from stepbench.report import numbers
 
 if TYPE_CHECKING:
     from stepbench.contracts.findings import FoundRate, Utilisation
-    from stepbench.contracts.measures import Deliveries
-    from stepbench.contracts.result import Invocations
+    from stepbench.contracts.invocations import Deliveries, Invocations
     from stepbench.report.run import RunView, TrialView
 
 _NAMED = 5

@@ -26,8 +26,8 @@ from stepbench.experiments.protocol import Sandboxes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stepbench.contracts.invocations import Invocations
     from stepbench.contracts.plan import AnyTrial
-    from stepbench.contracts.result import Invocations
     from stepbench.contracts.transfer.plan import TransferTrial
     from stepbench.costs.assumptions import Assumptions, TransferSpeed
     from stepbench.costs.prices import Amount, CostEstimate

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from stepbench.analysis.evidence import Stored
+    from stepbench.contracts.invocations import Invocations
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.result import Invocations
     from stepbench.contracts.tasks import StateError
     from stepbench.contracts.transfer.result import TransferFindings
     from stepbench.contracts.transfer.rows import TransferRow

@@ -68,14 +68,21 @@ def nothing_arrived(events: int) -> FirstArrivals:
     return FirstArrivals._make([response_ns, *(np.zeros(events, kind) for kind in kinds)])
 
 
-def settle_times(
-    arrivals: Arrivals, limit_ns: int, *, details: bool, batches: bool = False, gaps: Sequence[WatchGap] = ()
+def settle_times(  # noqa: PLR0913 -- what is kept
+    arrivals: Arrivals,
+    limit_ns: int,
+    every: RepeatedArrivals | None = None,
+    *,
+    details: bool,
+    batches: bool = False,
+    gaps: Sequence[WatchGap] = (),
 ) -> FirstArrivals:
     """
     Turn deliveries into times; `arrivals` is used up, since its columns become these.
 
     Args:
         arrivals: all of them, matched.
+        every: as `settle_repeats` has returned it.
         limit_ns: what arrives after it is late.
         details: whether to keep batch and batch_index; t3 is kept where `arrivals` has it.
         batches: whether to keep with which item each came.
@@ -83,7 +90,7 @@ def settle_times(
     """
     grid = arrivals.grid
     found = nothing_arrived(grid.events)
-    repeats, retried = _settle_repeats(arrivals)
+    repeats, retried = _count_repeats(arrivals, every)
     t4_ns = arrivals.delivery_t4_ns()
     if t4_ns.size == 1:
         return found
@@ -185,16 +192,10 @@ class _Order:
         return disorder
 
 
-def _settle_repeats(arrivals: Arrivals) -> tuple[Ints, Ints]:
-    """
-    Let the earliest arrival of each event stand.
-
-    Returns:
-        Columns of the grid's events: deliveries after the first, and how many of them are Lambda's retries.
-    """
-    events = arrivals.grid.events
+def settle_repeats(arrivals: Arrivals) -> RepeatedArrivals | None:
+    """Let the earliest arrival of each event stand; return all of those that arrived more than once, by event."""
     if not arrivals.repeated:
-        return np.zeros(events, np.int8), np.zeros(events, np.int8)
+        return None
     every = _in_order(arrivals)
     begins = np.ones(every.event.size, dtype=np.bool_)
     begins[1:] = every.event[1:] != every.event[:-1]
@@ -205,6 +206,14 @@ def _settle_repeats(arrivals: Arrivals) -> tuple[Ints, Ints]:
         arrivals.position.put(first, every.position[begins])
     if arrivals.keep_t3:
         arrivals.t3_ns[first] = every.t3_ns[begins]
+    return every
+
+
+def _count_repeats(arrivals: Arrivals, every: RepeatedArrivals | None) -> tuple[Ints, Ints]:
+    """Return columns of the grid's events: deliveries after the first, and how many of them are Lambda's retries."""
+    events = arrivals.grid.events
+    if every is None:
+        return np.zeros(events, np.int8), np.zeros(events, np.int8)
     item, items = arrivals.delivery_item()[every.delivery], arrivals.items
     # A position that two watchers saw is one arrival.
     seen_twice = _group_starts(every.event, every.position) != np.arange(item.size)

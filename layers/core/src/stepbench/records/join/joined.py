@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from stepbench.records.join.first_arrivals import FirstArrivals
     from stepbench.records.join.grid import Grid
+    from stepbench.records.join.processing import Processing
     from stepbench.records.join.sent import Ints
 
 PART = 1 << 16
@@ -36,6 +37,8 @@ class Joined:
     of the same writer that stands later in the schedule. watch_gap: nobody watched when it was acknowledged, so its t4
     is when the watch was taken up again. item: with which it came first, a row of the trial's `ItemColumns`, where
     batches were asked for.
+
+    processing: when a measured function was done with each; None of a trial without one.
 
     lateness_ns, service_ns: t1 - t0 and t2 - t1, 0 where the event was not sent or has no row. first_arrivals: of which
     times are kept as t4 - t0. The times themselves are worked out when they are asked for: of a whole trial
@@ -61,6 +64,7 @@ class Joined:
     sent_twice: int
     limit_ns: int
     first: int = 0
+    processing: Processing | None = None
 
     @property
     def size(self) -> int:
@@ -79,6 +83,7 @@ class Joined:
             lateness_ns=self.lateness_ns[own],
             service_ns=self.service_ns[own],
             first_arrivals=self.first_arrivals.part(own),
+            processing=self.processing and self.processing.part(own),
             extras={name: column[own] for name, column in self.extras.items()},
         )
 
@@ -172,6 +177,14 @@ class Joined:
     def arrived(self) -> NDArray[np.bool_]:
         """Return which events arrived by the drain limit."""
         return self.first_arrivals.has & ~self.late
+
+    @property
+    def processed(self) -> NDArray[np.bool_]:
+        """Return which events a measured function had processed by the drain limit."""
+        if self.processing is None:
+            return np.zeros(self.size, dtype=np.bool_)
+        in_time = self.processing.processed_ns <= self.limit_ns - self.t0_ns
+        return self.processing.ever & in_time & self.arrived
 
     @property
     def matching(self) -> NDArray[np.bool_]:

@@ -135,6 +135,7 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
         details=details,
         event_times=details or bool(event_time_resolution_ns(spec)),
         batches=spec.offered.target.delivers_batches,
+        processing=spec.offered.target.function is not None,
         notes=arrivals.notes,
         gaps=gaps,
     )

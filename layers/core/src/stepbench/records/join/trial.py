@@ -23,6 +23,7 @@ The rules, beyond reading what is there:
   `records.join.arrivals`).
 - An arrival after the drain limit (counted from the last acknowledgement, or from the last t0 that may have been
   sent) is late, which is to say: not arrived. One in a watch gap is not: nobody was there to see it in time.
+- What a measured function ended after the drain limit is not processed, likewise (see `records.join.processing`).
 
 Files and items are taken in one after the other and none is kept; a column is as narrow as what it holds. A part of the
 events has the same columns as the whole, so that an analysis goes through ten million of them a cache-full at a time.
@@ -41,8 +42,9 @@ from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.records.formats.t4_items import ItemColumns
 from stepbench.records.join.arrivals import Arrivals
-from stepbench.records.join.first_arrivals import settle_times
+from stepbench.records.join.first_arrivals import settle_repeats, settle_times
 from stepbench.records.join.joined import Joined
+from stepbench.records.join.processing import find_processing
 from stepbench.records.join.sent import NOT_OFFERED, UNRECORDED, Sent
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
     details: bool = True,
     event_times: bool = True,
     batches: bool = False,
+    processing: bool = False,
     notes: ItemColumns | None = None,
     gaps: Sequence[WatchGap] = (),
 ) -> Joined:
@@ -86,6 +89,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
         details: whether to keep batch and batch_index, which only the export needs.
         event_times: whether to keep t3.
         batches: whether to keep with which item each event came.
+        processing: whether a measured function has received them, so that they are processed as well; keeps items, too.
         notes: where to keep what is to be known of items.
         gaps: in which nobody watched.
 
@@ -100,6 +104,9 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
     for phase, stop_at_ns in (stops_ns or {}).items():
         sent.end_phase(phase, stop_at_ns)
     limit_ns = sent.drain_end_ns(drain_limit_ns)
+    every = settle_repeats(arrivals)
+    processed = find_processing(arrivals, every) if processing else None
+    kept = {"details": details, "batches": batches or processing}
     return Joined(
         grid=grid,
         attempt=sent.attempt,
@@ -107,7 +114,8 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
         error=sent.error,
         lateness_ns=sent.lateness_ns.values,
         service_ns=sent.service_ns.values,
-        first_arrivals=settle_times(arrivals, limit_ns, details=details, batches=batches, gaps=gaps),
+        first_arrivals=settle_times(arrivals, limit_ns, every, **kept, gaps=gaps),
+        processing=processed,
         errors=tuple(sent.errors),
         extras={name: column.values for name, column in sent.extras.items()},
         canaries=arrivals.canaries,
@@ -197,6 +205,19 @@ def _counts(part: Joined, among: NDArray[np.bool_], cut_off_ns: int | None) -> d
         "retried": int(part.first_arrivals.retried[among].sum()),
         "out_of_order": int(np.count_nonzero(part.disorder & among)),
         "late": int(np.count_nonzero(part.late & among)),
+        **_processed(part, among),
+    }
+
+
+def _processed(part: Joined, among: NDArray[np.bool_]) -> dict[str, int]:
+    """Count what became of the events in a measured function; nothing of another trial."""
+    if part.processing is None:
+        return {}
+    processed = part.processed & among
+    return {
+        "processed": int(np.count_nonzero(processed)),
+        "failed_in_handler": int(np.count_nonzero(part.arrived & among & ~processed)),
+        "processed_twice": int(part.processing.again[among].sum()),
     }
 
 
@@ -226,6 +247,9 @@ def check(found: Accounting) -> None:
         and found.unknown_arrived <= found.unknown
         and found.unrecorded_arrived <= found.unrecorded,
         "retried <= duplicates": found.retried <= found.duplicates,
+        "received = processed + failed in the handler": found.processed is None
+        or found.received == found.processed + found.failed_in_handler,
+        "processed twice <= duplicates": found.processed_twice <= found.duplicates,
     }
     broken = [equation for equation, holds in equations.items() if not holds]
     if broken:
