@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from tests.samples.estimates import present
 from tests.samples.results import STORES, accounting, sample_result
 
+from stepbench import digits
 from stepbench.report.accounting import (
     accounting_adds_up,
     accounting_is_whole,
@@ -21,10 +22,26 @@ def test_every_number_of_the_accounting_is_in_the_tables(summary: RunSummary) ->
     """A number that is not shown is one that nobody can check."""
     account = present(summary.trials[3].accounting)
     account = account.model_copy(update={"held_back": 2, "leaked": 1, "cut_off": 3, "watch_gap": 4})
+    account = account.model_copy(update={"processed": 5, "failed_in_handler": 6, "processed_twice": 7})
     shown = {
         line.field: line.numbers[0] for group in accounting_sections([account]) for line in group.lines if line.field
     }
     assert shown == account.model_dump(exclude={"awaited"})
+
+
+def test_a_measured_function_s_events_are_processed_or_have_failed(summary: RunSummary) -> None:
+    """What arrived splits once more; other trials beside it have no such numbers."""
+    account = present(summary.trials[0].accounting)
+    measured = account.model_copy(update={"processed": 188, "failed_in_handler": 12, "processed_twice": 3})
+    found = accounting_sections([measured, account])[3]
+    assert found.equation == "received = processed + failed in the handler"
+    assert found.sums == (("200 = 188 + 12", True), (digits.NONE, None))
+    assert not accounting_is_whole([measured])
+    assert describe_accounting([summary.trials[0].model_copy(update={"accounting": measured})]) == (
+        "Of 200 events: 12 failed in the handler"
+    )
+    fields = {line.field for group in accounting_sections([account]) for line in group.lines}
+    assert not {"processed", "failed_in_handler", "processed_twice"} & fields
 
 
 def test_the_filter_s_numbers_are_shown_where_there_was_one(summary: RunSummary) -> None:

@@ -53,6 +53,8 @@ _EQUATIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("ok_arrived", "failed_arrived", "unknown_arrived", "unrecorded_arrived"),
     ),
 )
+_PROCESSED = ("received = processed + failed in the handler", "received", ("processed", "failed_in_handler"))
+"""Of measured functions."""
 _TITLES = {
     "ok": "ok (acknowledged)",
     "ok_arrived": "ok, arrived",
@@ -66,20 +68,33 @@ _TITLES = {
     "leaked": "received, though the filter was to hold them back",
     "cut_off": "cut off, when the run was stopped",
     "watch_gap": "received, but acknowledged while nobody watched",
+    "failed_in_handler": "failed in the handler, and not processed by the drain limit",
+    "processed_twice": "processed again, after the first time",
 }
 _NOT_ARRIVED = ("failed", "unknown", "unrecorded")
 _SHORTFALLS = {"held_back": ("held_back", "leaked"), "cut_off": ("cut_off",)}
 """What may not arrive without being lost, with its rows: shown where any trial has them, as is what follows."""
-_RARE = "watch_gap"
-_APART = ("duplicates", "retried", "out_of_order", "watch_gap", "late", "unmatched", "malformed", "canaries")
+_RARE = frozenset({"watch_gap", "processed_twice"})
+_APART = (
+    "duplicates",
+    "retried",
+    "processed_twice",
+    "out_of_order",
+    "watch_gap",
+    "late",
+    "unmatched",
+    "malformed",
+    "canaries",
+)
 
 
 def accounting_sections(accounts: list[Accounting | None], *, awaited: bool = True) -> tuple[AccountingSection, ...]:
     """Return all numbers, one column a trial; without those of arrivals where none are awaited."""
     if not awaited:
         return tuple(_equation(accounts, *each) for each in _EQUATIONS[:2])
-    sums = tuple(_equation(accounts, *each) for each in _EQUATIONS)
-    names = (name for name in _APART if name != _RARE or _any(accounts, name))
+    measured = any(account is not None and account.processed is not None for account in accounts)
+    sums = tuple(_equation(accounts, *each) for each in (*_EQUATIONS, *((_PROCESSED,) if measured else ())))
+    names = (name for name in _APART if name not in _RARE or _any(accounts, name))
     apart = tuple(_line(accounts, name, depth=2 if name == "retried" else 1) for name in names)
     return (*sums, _lost(accounts), AccountingSection("apart from the sums above", apart, ()))
 
@@ -93,7 +108,7 @@ def _equation(
 
 def _check(account: Accounting | None, total: str, parts: Sequence[str], sign: Literal[1, -1]) -> Check:
     """Spell out that a total is its first part, and the others added to it or taken from it."""
-    if account is None:
+    if account is None or any(getattr(account, name) is None for name in parts):
         return digits.NONE, None
     whole, first, *others = (getattr(account, name) for name in (total, *parts))
     holds = whole == first + sign * sum(others)
@@ -128,7 +143,12 @@ def _line(accounts: list[Accounting | None], field: str, *, depth: int = 1) -> A
     return AccountingLine(_TITLES.get(field, field), field, numbers, depth)
 
 
-_HARM = ("unsent", "unrecorded", "failed", "unknown", "lost", "late", "unmatched", "malformed", "cut_off", "leaked")
+_HARM = (
+    *("unsent", "unrecorded", "failed", "unknown", "lost", "late", "unmatched", "malformed", "cut_off", "leaked"),
+    "failed_in_handler",
+)
+
+_HARM_WORDS = {"failed_in_handler": "failed in the handler"}
 
 
 def accounting_is_whole(accounts: list[Accounting | None]) -> bool:
@@ -165,7 +185,9 @@ def _describe_kind(noun: str, accounts: list[Accounting]) -> str:
         name: sum(getattr(each, name) for each in accounts) for name in ("offered", "received", "held_back", *_HARM)
     }
     offered = digits.counted(sums["offered"], noun)
-    harm = [f"{digits.count(sums[name])} {name.replace('_', ' ')}" for name in _HARM if sums[name]]
+    harm = [
+        f"{digits.count(sums[name])} {_HARM_WORDS.get(name, name.replace('_', ' '))}" for name in _HARM if sums[name]
+    ]
     held_back = [f"{digits.count(sums['held_back'])} held back by the filter"] if sums["held_back"] else []
     if harm:
         return f"of {offered}: {', '.join(harm + held_back)}"
@@ -176,7 +198,8 @@ def _describe_kind(noun: str, accounts: list[Accounting]) -> str:
         return f"{subject} sent and acknowledged: {digits.count(sums['received'])} arrived, {held_back[0]}"
     if noun == "execution":
         return f"{subject} started and completed"
-    return f"{subject} sent, acknowledged, and arrived"
+    processed = accounts and all(each.processed is not None for each in accounts)
+    return f"{subject} sent, acknowledged, {'received and processed' if processed else 'and arrived'}"
 
 
 def accounting_section(run: RunView) -> doc.Section:
