@@ -28,6 +28,7 @@ from stepbench.planning.wall_time import overheads_of
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import Budgets, OverBudgetError
 from stepbench.stages.application_traces import resolve_traces
+from stepbench.stages.measured_functions import check_functions
 from stepbench.stages.turns import RUN_FAILED, announce
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def admit(request: RunRequest, services: Services) -> Admitted:
         PlanError: it is none, stack, account or its own budget do not permit it, or its baseline is none.
     """
     found = admitted(request, services.settings, services.runs.find_rows)
+    check_functions(found.trials, services)
     check_quotas(found.trials, read_quotas(found.trials, services))
     _check_baseline(request, found.plan.name, services)
     return found

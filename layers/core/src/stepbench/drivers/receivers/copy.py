@@ -19,9 +19,11 @@ from stepbench.drivers.aws import AwsAccess, error_code
 from stepbench.drivers.protocol import in_turn
 from stepbench.drivers.receivers.source import (
     COPIES,
+    MISSING,
     TRIAL_TAG,
     copy_name,
     copy_request,
+    named_version,
     needed_rights,
     package_configuration,
     source_problems,
@@ -178,17 +180,12 @@ class FunctionCopy:
 
     async def _of_function(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the configuration of the function, and where its code has been copied to."""
-        name, qualified = self._wanted.name or "", {}
-        if name.count(":") % 6 == 1:  # a name, or an ARN, with a version behind it
-            name, _, version = name.rpartition(":")
-            qualified = {"Qualifier": version}
         try:
-            found = await self._aws.ask("get_function", FunctionName=name, **qualified)
+            found = await self._aws.ask("get_function", **named_version(self._wanted.name or ""))
         except TargetUnavailableError as error:
             if error_code(error) != _GONE:
                 raise
-            message, remedy = "is no function of this account and region", "Give the name or the ARN of one that is."
-            raise PlanError([self._problem(".name", message, remedy)]) from error
+            raise PlanError([self._problem(".name", *MISSING)]) from error
         raise_problems(source_problems(self._path, found["Configuration"]))
         await self._require_rights(str(found["Configuration"]["Role"]))
         await self._aws.call(self._copy_code, found["Code"]["Location"], await self._aws.client("s3"))

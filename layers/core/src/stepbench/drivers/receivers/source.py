@@ -38,6 +38,18 @@ def copy_name(tag: str, function_prefix: str) -> str:
     return f"{function_prefix}-measured-{tag}"
 
 
+MISSING = "is no function of this account and region", "Give the name or the ARN of one that is."
+"""What is wrong with a name that names nothing, and the way out."""
+
+
+def named_version(name: str) -> dict[str, str]:
+    """Return the parameters that name a function in calls of Lambda's, of a name or ARN with a version or without."""
+    if name.count(":") in {1, 7}:
+        name, _, version = name.rpartition(":")
+        return {"FunctionName": name, "Qualifier": version}
+    return {"FunctionName": name}
+
+
 def source_problems(at: str, configuration: Mapping[str, Any]) -> Iterator[Problem]:
     """
     Yield why a function cannot be copied and measured.
