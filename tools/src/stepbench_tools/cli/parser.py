@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import stepbench
 from stepbench.errors import PlanError, RunFailedError, StepbenchError
-from stepbench_tools.cli import environment, plans, prices, reports, running, runs, tuning
+from stepbench_tools.cli import environment, first_plan, plans, prices, reports, running, runs, tuning
 from stepbench_tools.cli.command import (
     BAD_INPUT,
     CRASHED,
@@ -80,6 +80,7 @@ def _completion(presets: str) -> dict[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     *running.COMMANDS,
     *plans.COMMANDS,
+    *first_plan.COMMANDS,
     *reports.COMMANDS,
     *runs.COMMANDS,
     *tuning.COMMANDS,

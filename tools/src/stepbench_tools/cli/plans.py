@@ -1,4 +1,4 @@
-"""Commands about plans: `validate`, `plans`, `schema` and `init`."""
+"""Commands about plans: `validate`, `plans` and `schema`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import shutil
 import sys
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.errors import PlanError, Problem
@@ -20,7 +19,6 @@ from stepbench_tools.cli.command import (
     PLANS,
     Command,
     argument,
-    messages,
     write,
     write_errors,
 )
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 
 OTHERS = "Others"
-TEMPLATE = Path(__file__).with_name("template.yaml")
 
 
 def list_presets(_options: argparse.Namespace) -> int:
@@ -86,25 +83,6 @@ def schema(_options: argparse.Namespace) -> int:
 
     write(json.dumps(plan_schema(), indent=2))
     return OK
-
-
-def init(options: argparse.Namespace) -> int:
-    """Write a commented template, never over a file that is somebody's work."""
-    if options.file.suffix.lower() not in {".yaml", ".yml"}:
-        remedy = "Name it plan.yaml, say; `stepbench plans show NAME` prints presets as JSON."
-        raise _refusal(options.file, "is no name of a YAML file", remedy)
-    try:
-        with options.file.open("w" if options.force else "x", encoding="utf-8") as file:
-            file.write(TEMPLATE.read_text("utf-8"))
-    except FileExistsError as error:
-        raise _refusal(options.file, "exists", "Give another name, or --force to overwrite it.") from error
-    messages(options)(f"next: stepbench validate {options.file}")
-    write(str(options.file))
-    return OK
-
-
-def _refusal(file: Path, message: str, remedy: str) -> PlanError:
-    return PlanError([Problem(path="FILE", value=f'"{file}"', message=message, remedy=remedy)])
 
 
 _SHOW: tuple[Any, ...] = (
@@ -275,13 +253,4 @@ COMMANDS = (
         commands=(Command("show", show_preset, "print a preset as JSON, for you to change", _SHOW),),
     ),
     Command("schema", schema, "print the JSON Schema of a plan"),
-    Command(
-        "init",
-        init,
-        "write a commented plan to begin with",
-        (
-            argument("file", type=Path, nargs="?", default=Path("plan.yaml"), metavar="FILE", help="(plan.yaml)"),
-            argument("--force", action="store_true", help="overwrite the file"),
-        ),
-    ),
 )
