@@ -73,18 +73,22 @@ def read_plan(name: str, changes: Changes | None = None) -> Plan:
 def read_any_plan(name: str, changes: Changes | None = None) -> Plan:
     """Return a valid plan, whatever it costs, with the changes made; raises PlanError for any other."""
     from stepbench.planning import parse_plan
+    from stepbench_tools.local.packing.rows import resolve_row_files, with_facts
     from stepbench_tools.local.packing.slots import resolve_paths
 
     document = _decoded(name)
-    resolve_paths(document, Path(name).parent if Path(name).is_file() else Path.cwd())
+    base = Path(name).parent if Path(name).is_file() else Path.cwd()
+    resolve_paths(document, base)
+    resolve_row_files(document, base)
     plan = parse_plan(document)
     if not changes:
-        return plan
+        return with_facts(plan)
     from stepbench.planning.changes import changed
 
     document = changed(document, plan.model_dump(mode="json"), changes)
     resolve_paths(document, Path.cwd())  # of --set, which somebody types
-    return parse_plan(document)
+    resolve_row_files(document, Path.cwd())
+    return with_facts(parse_plan(document))
 
 
 def read_document(name: str) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from stepbench_tools.local.fetching import REPORT, SUMMARY, NotFetchedError
 from stepbench_tools.local.floors import DURATION_S, measure_floors
 from stepbench_tools.local.packing.dependencies import Workshop
 from stepbench_tools.local.packing.package import pack_plans, uploaded
+from stepbench_tools.local.packing.rows import pack_rows, upload_rows
 from stepbench_tools.local.processes import spawn, terminate, wait_until
 from stepbench_tools.local.programs import following_logs
 from stepbench_tools.local.results import sentences
@@ -212,19 +213,23 @@ def run_here(paths: Paths, plans: Sequence[Plan], options: Options, console: Con
     for plan in plans:
         refuse_on_emulator(plan, "the local emulator")
     notify = partial(console.print, **AS_IT_IS)
-    packed = pack_plans(plans, Workshop(paths, partial(python_runtime, paths), notify))
+    rows = pack_rows(plans)
+    packed = pack_plans(rows.plans, Workshop(paths, partial(python_runtime, paths), notify))
     logs = following_logs(paths.logs, notify) if options.verbose else nullcontext()
     with (
         logs,
         local_session(paths, notify, EnvironmentOptions(options.etcd_members, stores_on_demand(plans))) as session,
         uploaded(packed, session.stack, notify),
     ):
+        upload_rows(rows, session.stack, notify)
         return Runner(session.stack, options, LOCAL, console, output, session, paths).run_all(packed.plans)
 
 
 def run_there(stack: str, plans: Sequence[Plan], options: Options, console: Console, output: Console) -> Ending:
     """Run on a deployed stack, and return the worst that became of a plan."""
-    return Runner(remote_stack(stack), options, AWS, console, output).run_all(plans)
+    found, rows = remote_stack(stack), pack_rows(plans)
+    upload_rows(rows, found, partial(console.print, **AS_IT_IS))
+    return Runner(found, options, AWS, console, output).run_all(rows.plans)
 
 
 NAME, MACHINE = "load-host", "this machine"

@@ -69,7 +69,8 @@ class RecordValues(RuledContract):
         min_length=1,
         max_length=MOST_INLINE_ROWS,
         description=f"In the plan itself, {MOST_INLINE_BYTES:,} bytes as JSON at most. They stay in the execution's "
-        "history and in the run's plan.json; rows that nobody is to see there are given as a file or by a key.",
+        "history and in the run's plan.json (not of the command line, which uploads them); rows that nobody is to see "
+        "there are given as a file or by a key.",
     )
     file: str | None = Field(
         default=None,
@@ -107,9 +108,6 @@ class RecordValues(RuledContract):
         if len(given) != 1:
             has = f"has {' and '.join(given)}" if given else "says nowhere where the rows are"
             yield BrokenRule("", has, 'Give one: "rows", "key", or for the command line "file".')
-        if given == ["file"]:
-            remedy = f'Run the plan by the command line, or upload the file to {VALUES} of the bucket and give "key".'
-            yield BrokenRule("file", "is on a machine that is not known here", remedy)
         if self.choose == "weighted" and self.weight is None:
             yield BrokenRule("weight", "is missing, and weighted rows need it", "Name the column with the weights.")
         if self.choose != "weighted" and self.weight is not None:

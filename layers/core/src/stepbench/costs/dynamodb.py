@@ -68,8 +68,11 @@ def unknown_charges(stretches: Sequence[Stretch]) -> Iterator[str]:
         yield f"DynamoDB's charge for {warmed:,} write units of warm throughput above a table's own"
 
 
-def blob_write_units(trial: TrialPlan) -> int:
-    """Return the write units of one event."""
+def blob_write_units(trial: TrialPlan) -> float:
+    """Return the write units of one event; of rows of the user's own, on average."""
+    facts = trial.record.values.facts if trial.record.values else None
+    if facts is not None:
+        return facts.mean_kib
     size = trial.record.key_bytes + trial.record.value_bytes + ATTRIBUTE_NAMES_BYTES
     return math.ceil(size / WRITE_BYTES)
 

@@ -51,7 +51,7 @@ def aurora_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
 def _requests(trial: TrialPlan, offered: Offered) -> float:
     workload = trial.workload
     if workload is None:
-        size = trial.record.key_bytes + trial.record.value_bytes
+        size = trial.record.key_bytes + math.ceil(trial.record.mean_value_bytes)
         return (offered.number + offered.canaries) * _write_requests(size)
     preloaded = workload.records * _write_requests(record_bytes(workload))
     return operated(workload, offered.number) * _operation_requests(workload) + preloaded

@@ -108,6 +108,10 @@ def _fault_problem(at: str, values: RecordValues, fault: RowFault) -> Problem:
 
 def _place_problems(at: str, trial: Expanded, values: RecordValues, body: bytes | int | None) -> Iterator[Problem]:
     """Yield what is wrong with where the rows are."""
+    if values.file is not None:
+        remedy = f'Run the plan by the command line, or upload the file to {VALUES} of the bucket and give "key".'
+        yield Problem(f"{at}.file", f'"{values.file}"', "is on a machine that is not known here", remedy)
+        return
     if body is None:
         message = "is no file in the results bucket"
         yield Problem(f"{at}.key", f'"{values.key}"', message, f"Upload it there, below {VALUES}, or give rows.")

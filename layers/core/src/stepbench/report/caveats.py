@@ -170,12 +170,17 @@ def _describe_sizes(trials: Sequence[TrialSummary]) -> str:
     return f"records of {_join([sum(size) for size in sizes], digits.count)} B" if sizes else ""
 
 
+_SIZES = ("key_bytes", "value_bytes")
+
+
 def _record_bytes(trial: TrialSummary) -> tuple[int, int] | None:
     """Return how large a record's key and value are; None where a trial has none, or those of another version."""
     with suppress(ValidationError):
         if traits_of(trial.experiment).by_trigger:
-            record: Any = Record(**_below(trial, "record."))
-            return record.key_bytes, record.value_bytes
+            fields = _below(trial, "record.")
+            own = fields.get("values.facts.mean_bytes")
+            record: Any = Record(**{name: fields[name] for name in fields if name in _SIZES})
+            return record.key_bytes, record.value_bytes if own is None else round(float(own))
         if any(path.startswith("workload.") for path in trial.setup):
             record = _SHAPES.validate_python({"shape": "blob", **_below(trial, "workload.record.")})
             return record.key_bytes, record.value_bytes

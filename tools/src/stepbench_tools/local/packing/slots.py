@@ -54,22 +54,24 @@ def replace_paths(document: dict[str, Any], keys: Mapping[str, Mapping[str, str]
 
 def _slots(document: object, field: str) -> Iterator[_Slot]:
     """Yield the places of a field of measured functions; a document that is no plan has fewer, or none."""
-    for trial in _objects(_child(document, "trials")):
-        matrix = _child(trial, "matrix")
-        targets = [_child(trial, "target"), *_objects(_child(matrix, "target"))]
-        functions = [*(_child(target, "function") for target in targets), *_objects(_child(matrix, _FUNCTION))]
+    for trial in objects(child(document, "trials")):
+        matrix = child(trial, "matrix")
+        targets = [child(trial, "target"), *objects(child(matrix, "target"))]
+        functions = [*(child(target, "function") for target in targets), *objects(child(matrix, _FUNCTION))]
         for function in functions:
-            if isinstance(_child(function, field), str):
+            if isinstance(child(function, field), str):
                 yield _Slot(function, field)
-        values = _child(matrix, f"{_FUNCTION}.{field}")
+        values = child(matrix, f"{_FUNCTION}.{field}")
         for index, value in enumerate(values if isinstance(values, list) else ()):
             if isinstance(value, str):
                 yield _Slot(values, index)
 
 
-def _child(value: Any, name: str) -> Any:  # noqa: ANN401 -- any JSON
+def child(value: Any, name: str) -> Any:  # noqa: ANN401 -- any JSON
+    """Return the field of an object; None of anything else."""
     return value.get(name) if isinstance(value, dict) else None
 
 
-def _objects(value: object) -> list[Any]:
+def objects(value: object) -> list[Any]:
+    """Return the objects in a list; none of anything else."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
