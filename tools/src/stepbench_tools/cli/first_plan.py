@@ -38,12 +38,11 @@ def init(options: argparse.Namespace) -> int:
 
 def _of_function(options: argparse.Namespace) -> str:
     """Return the plan of a function, with what its folder says of it; what was found is printed."""
-    from stepbench.contracts.trial import Record
     from stepbench_tools.local.packing.discovery import discover, sample_rows
 
     found = discover(options.function)
     store = options.store or PUSH_STORES[0]
-    rows = sample_rows(options.function, store) if "values" in Record.model_fields else ()
+    rows = sample_rows(options.function, store)
     notify = messages(options)
     notify(f"found {found.handler.name} in {found.folder} ({found.handler.language})")
     if found.others:
