@@ -3,13 +3,15 @@ from __future__ import annotations
 import pytest
 from tests.samples.dags import dataflow_trial
 from tests.samples.finished_trials import LATENESS_NS, SERVICE_NS, FinishedTrial
-from tests.samples.records import t4_item
+from tests.samples.records import run_of, t4_item
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.dataflow.rows import DagEnd
+from stepbench.contracts.function import MeasuredFunction
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.target import S3Target
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.formats.t4 import Entry, encode_fallback
 from stepbench.records.storage import layout
@@ -156,3 +158,39 @@ def test_an_end_that_is_never_told_is_waited_for_until_the_drain_limit() -> None
     tell_end(memory, trial, 0, completed=True)
     memory.services.clock.sleep(61)
     assert looked(memory, trial).done
+
+
+class EmptyLog:
+    """CloudWatch Logs without a line: what was printed has been taken in before."""
+
+    def filter_log_events(self, **_: object) -> dict[str, list[object]]:
+        """Return nothing."""
+        return {"events": []}
+
+
+@pytest.mark.parametrize(
+    ("tries", "settled"),
+    [
+        ((), 1),
+        ((False,), 1),
+        ((False, True), 2),
+        ((False, False), 2),
+        ((True,), 2),
+    ],
+)
+def test_a_measured_function_is_waited_for_until_it_has_processed_or_given_up(
+    tries: tuple[bool, ...], settled: int
+) -> None:
+    """An event that failed once has arrived, and comes again: what it does then is what the trial is about."""
+    memory = MemoryServices(FakeClock(START_NS + 3 * SECOND_NS // 2), aws={"logs": EmptyLog()}, function_prefix="stack")
+    function = {"package": f"functions/{'0' * 64}.zip", "handler": "app.handler", "attempts": 2}
+    target = S3Target(store="s3", function=MeasuredFunction.model_validate(function))
+    plan = small_plan("s3", drain_limit_s=100).model_copy(update={"target": target})
+    trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
+    trial.phase(0, lost=(0, 1))
+    for number, (sequence, processed) in enumerate([(0, True), *((1, each) for each in tries)]):
+        t4_ns = trial.start_of(0) + sequence * SECOND_NS + SECOND_NS // 10 + number
+        item = t4_item([Entry(0, 0, 0, 0, 0, sequence, t4_ns)], **run_of(t4_ns + 1, int(processed)))
+        memory.services.table.put_t4(trial.ref.tag, f"r-{sequence}", t4_ns, item)
+
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=settled == 2, expected=2, arrived=settled)

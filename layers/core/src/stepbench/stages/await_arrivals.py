@@ -21,6 +21,8 @@ from stepbench.stages.function_log import take_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from stepbench.contracts.plan import TrialSpec
     from stepbench.records.join.joined import Joined
     from stepbench.services import Services
@@ -33,8 +35,8 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
     """
     Look for a moment; Step Functions waits and calls again until `done`.
 
-    What the store acknowledged has to arrive, unless the trigger's filter is to hold it back; of operations nothing. No
-    execution of a DAG that has failed is waited for.
+    What the store acknowledged has to arrive, unless the trigger's filter is to hold it back, and at a measured function
+    to be processed or given up; of operations nothing. No execution of a DAG that has failed is waited for.
 
     Counters are compared first, which costs little. Only when they could be enough (they include canaries,
     duplicates, and what a filter let pass that it should not), or the time seems up, are the records themselves joined.
@@ -69,7 +71,7 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     if enough or services.clock.now_ns() > limit_ns or any(True for _ in in_fallback):
         joined = read_records(spec, services.runs, services.table).joined
         expected = int(np.count_nonzero(joined.expected))
-        arrived = int(np.count_nonzero(joined.expected & (joined.t4_ns > 0)))
+        arrived = int(np.count_nonzero(joined.expected & _is_settled(joined, spec)))
         limit_ns = joined.limit_ns
         ended = arrived
         if ends is not None:
@@ -79,6 +81,15 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     done = min(arrived, ended) >= expected or services.table.flag(tag, layout.CANCELLED) is not None
     time_is_up = services.clock.now_ns() > limit_ns
     return AwaitArrivalsOutput(done=done or time_is_up, expected=expected, arrived=arrived)
+
+
+def _is_settled(joined: Joined, spec: TrialSpec) -> NDArray[np.bool_]:
+    """Return which events have arrived; at a measured function, which it has processed, or failed as often as it may."""
+    function, processing = spec.plan.target.function, joined.processing
+    if function is None or processing is None:
+        return joined.t4_ns > 0
+    settled: NDArray[np.bool_] = processing.ever | (processing.failed >= function.attempts)
+    return settled
 
 
 def _expected_events(joined: Joined, tag: str) -> Iterator[tuple[str, bool]]:
