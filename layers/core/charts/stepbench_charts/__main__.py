@@ -24,6 +24,7 @@ def charts() -> dict[str, dict[str, Any]]:
         "latency": over_time.latency(),
         "rates": over_time.rates("offered", "acknowledged", "arrived"),
         "operation-rates": over_time.rates("offered", "acknowledged"),
+        "concurrency": over_time.concurrency(),
         "percentiles": curves.percentiles(),
         "percentiles-runs": curves.percentiles(repeated=True),
         "scaling": curves.scaling(),

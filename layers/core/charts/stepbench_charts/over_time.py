@@ -45,6 +45,16 @@ def rates(*names: str) -> Figure:
     return framed(layers, 140, top=1)
 
 
+def concurrency() -> Figure:
+    """Draw how many invocations of a measured function ran at once, over the trial's phases."""
+    y = _upright(("running",), "invocations at once")
+    titles: dict[str, str | None] = {"second:Q": "second", "running:Q": "at once, at most"}
+    tooltip = tooltips(titles | {"began:Q": "began", "failed:Q": "of these, not all processed"})
+    rules = named("points").mark_rule(clip=True).encode(x=seconds("second"), tooltip=tooltip)
+    drawn = lines(y, seconds("second"), "points", steps=True)
+    return framed(alt.layer(*_phases(), *drawn, touch(rules, "second", shown=0.5)), 140, top=1)
+
+
 def _upright(names: tuple[str, ...], title: str) -> dict[str, alt.Y]:
     scale = alt.Scale(domainMin=0, domainMax=TOP, nice=False)
     return {name: alt.Y(f"{name}:Q", axis=rate_axis(), title=title, scale=scale) for name in names}

@@ -73,6 +73,7 @@ def trial_result(evidence: Evidence, own: OwnAnalysis) -> TrialResult:
         measured, warm_up, results, measure_clock(evidence), failure, stopped, tuple(windows), stalls, added
     )
     functions, spec = _invocations(evidence), evidence.spec
+    function = spec.offered.target.function
     summary = TrialSummary(
         **place_in_run(spec),
         name=spec.name,
@@ -82,6 +83,7 @@ def trial_result(evidence: Evidence, own: OwnAnalysis) -> TrialResult:
         load_hosts=evidence.load_hosts,
         emulated=evidence.served.emulated,
         stand_ins=evidence.served.stand_ins,
+        function=function.described if function else "",
         incomplete=failure is not None,
         failure=failure,
         accounting=measured,

@@ -93,6 +93,9 @@ class Caveat(Contract):
         "latency_drift",
         "dependent_sample",
         "left_in_store",
+        "handler_errors",
+        "never_processed",
+        "processed_twice",
     ]
     text: str
     remedy: str
@@ -196,6 +199,7 @@ class TrialSummary(Contract):
         description="Its name in the plan, before matrix and repeats, or its store's; empty where that varies.",
     )
     repeat: int = Field(default=0, ge=0, description="Number within the group, from 0.")
+    function: str = Field(default="", description="Of a measured function: its name, or its handler.")
     removed: tuple[str, ...] = Field(default=(), description="What its tear-down has removed from the store.")
     point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
     transfers: TransferFindings | None = Field(default=None, description="Of the experiment `transfer` only.")

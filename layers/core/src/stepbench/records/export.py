@@ -23,7 +23,7 @@ from stepbench.records.formats.parquet import (
     describe_metadata,
 )
 from stepbench.records.join.reader import read_records
-from stepbench.records.join.sent import NO_ATTEMPT
+from stepbench.records.join.sent import NO_ATTEMPT, none_of
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
@@ -71,6 +71,13 @@ _ARRIVALS = (
     Column("cold", "bool", "yes or no", "Received by a sandbox's first invocation."),
     Column("watch_gap", "bool", "yes or no", "Acknowledged while nobody watched: in no window's n, and no latency."),
 )
+_PROCESSING = (
+    Column("t5_ns", "int64", "ns", "End of the first invocation that processed it.", "none has"),
+    Column("handler_ns", "int64", "ns", "t5 - t4 of the first arrival's invocation.", "it never ended"),
+    Column("processed", "bool", "yes or no", "A measured function had processed it by the drain limit."),
+    Column("tries", "plain int64", "count", "Deliveries until it was processed, or in vain."),
+    Column("processings", "plain int64", "count", "Deliveries that processed it."),
+)
 _OPERATIONS = (
     Column("client", "plain int64", "number", "The client, over all writers; in open loop the connection."),
     Column("kind", "category", "name", "What the operation did; of what was not recorded, `read`."),
@@ -97,7 +104,7 @@ _KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
 def events_file(*, arrive: bool) -> FileSchema:
     """Return what files of events hold: of events that arrive, or of operations."""
     return FileSchema(
-        (*_OFFERED, *(_ARRIVALS if arrive else _OPERATIONS)),
+        (*_OFFERED, *((*_ARRIVALS, *_PROCESSING) if arrive else _OPERATIONS)),
         "Stepbench: one row for each event that a trial offered, by ascending t0, warm-ups included. "
         "Times are ns since 1970-01-01 UTC; every column has a unit, a description, and when it is null.",
         version=1,
@@ -227,6 +234,7 @@ def _table(spec: TrialSpec, joined: Joined) -> pa.Table:
         "batch_index": joined.batch_index,
         "cold": joined.cold,
         "watch_gap": joined.watch_gap,
+        **_processing(joined),
         **joined.extras,
     }
     if "kind" in columns:
@@ -234,6 +242,22 @@ def _table(spec: TrialSpec, joined: Joined) -> pa.Table:
     described = {each.name for each in file.columns}
     columns = {name: column for name, column in columns.items() if name in described}
     return pa.table(list(columns.values()), schema=file.arrow(columns))
+
+
+def _processing(joined: Joined) -> dict[str, Any]:
+    """Return the columns of a measured function; none of a trial without one."""
+    found = joined.processing
+    if found is None:
+        return {}
+    ended = found.handler_ns != none_of(found.handler_ns)
+    tries = np.where(found.ever, found.tries_before.astype(np.int64) + 1, found.failed)
+    return {
+        "t5_ns": pa.array(np.where(found.ever, joined.t0_ns + found.processed_ns, 0), mask=~found.ever),
+        "handler_ns": pa.array(found.handler_ns.astype(np.int64), mask=~ended),
+        "processed": joined.processed,
+        "tries": tries,
+        "processings": found.again.astype(np.int64) + found.ever,
+    }
 
 
 def _time(column: NDArray[np.int64]) -> pa.Array:
@@ -246,6 +270,11 @@ def _text(names: tuple[str, ...] | list[str], codes: NDArray[np.generic]) -> pa.
 
 def describe_event_columns() -> str:
     """Return the tables of `docs/records.md`, as Markdown."""
-    titles = {"of every file": _OFFERED, "of triggers and DAGs only": _ARRIVALS, "of operations only": _OPERATIONS}
+    titles = {
+        "of every file": _OFFERED,
+        "of triggers and DAGs only": _ARRIVALS,
+        "of measured functions only": _PROCESSING,
+        "of operations only": _OPERATIONS,
+    }
     parts = [f"## Columns {title}\n{describe_columns(columns)}" for title, columns in titles.items()]
     return "\n\n".join([*parts, f"## Metadata of the file\n{describe_metadata(events_file(arrive=True))}"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.analysis import clocks
-from stepbench.analysis.caveats import accounting, conditions, windows
+from stepbench.analysis.caveats import accounting, conditions, handler, windows
 from stepbench.analysis.caveats.saturation import find_saturation
 from stepbench.analysis.outcomes import find_outcome_caveats
 from stepbench.analysis.precision import find_rate_caveats
@@ -25,6 +25,8 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterable[Caveat]], ...] = (
     conditions.find_missing_writers,
     lambda _evidence, findings: findings.own.graver,
     accounting.find_lost_events,
+    handler.find_never_processed,
+    handler.find_handler_errors,
     accounting.find_leaked_events,
     accounting.find_unrecorded_events,
     lambda _evidence, findings: findings.own.unrecorded,
@@ -44,6 +46,7 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterable[Caveat]], ...] = (
     clocks.find_clock_drift,
     clocks.find_other_sandboxes,
     accounting.find_duplicates,
+    handler.find_processed_twice,
     accounting.find_malformed_events,
     accounting.find_records_in_fallback,
     accounting.find_cold_starts,

@@ -24,6 +24,10 @@ MEASURES = (
     *("latency_ms", "after_ack_ms", "to_event_ms", "from_event_ms"),
     *("response_write_ms", "response_trigger_ms", "service_ms", "lateness_ms"),
 )
+_HANDLER_COUNTS = (
+    *("arrived", "processed", "failed_in_handler", "failed_once", "processed_twice", "given_up"),
+    *("invocations", "partly_failed", "never_ended", "cold_starts", "most_at_once"),
+)
 POINTS = ("min", "mean", "max")
 """Of the sample itself: they have no interval."""
 _TRIAL: dict[str, type] = {"trial": int, "name": str, "store": str, "provider": str, "emulated": bool, "state": str}
@@ -100,12 +104,27 @@ def _csv_rows(summary: RunSummary) -> Iterator[Row]:
                 yield {**of, "statistic": statistic, **getattr(times, statistic).model_dump()}
             for statistic in POINTS:
                 yield {**of, "statistic": statistic, "value": getattr(times, statistic)}
+        yield from _handler_rows(row)
     yield from _dataflow_rows(summary)
     yield from _cost_rows(summary)
     for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
         if not trial.windows:
             reason = f"{trial.failure.error}: {trial.failure.cause}" if trial.failure else state_of(trial)
             yield {**_trial_cells(trial), "name": label, "reason": reason}
+
+
+def _handler_rows(row: WindowRow) -> Iterator[Row]:
+    """Yield what only a measured function has: counts, errors by type, and tries; `kind` says which of them."""
+    if (found := row.window.handler) is None:
+        return
+    counts: list[tuple[str, str, float]] = [("", name, getattr(found, name)) for name in _HANDLER_COUNTS]
+    counts += [(name, "handler_errors", number) for name, number in found.errors.items()]
+    for each in found.redelivered:
+        counts += [(f"try {each.at_try}", "redelivered", each.events)]
+        counts += [(f"try {each.at_try}", "redelivered_after_s", each.after_s_p50)]
+    for kind, measure, value in counts:
+        statistic = "p50" if measure.endswith("_s") else "count"
+        yield {**_window_cells(row), "kind": kind, "measure": measure, "statistic": statistic, "value": value}
 
 
 def _dataflow_rows(summary: RunSummary) -> Iterator[Row]:
@@ -138,6 +157,10 @@ def _all_measures(row: WindowRow) -> Iterator[tuple[str, str, Latency]]:
     for measure in MEASURES:
         if (times := getattr(row.window, measure)) is not None:
             yield "", measure, times
+    if (handler := row.window.handler) is not None:
+        yield "", "handler_ms", handler.handler_ms
+        yield "", "to_processed_ms", handler.to_processed_ms
+        yield from (("", "init_ms", handler.init_ms),) if handler.init_ms else ()
     for kind in row.window.operations.kinds if row.window.operations else ():
         yield kind.kind, "service_ms", kind.service_ms
         yield kind.kind, "response_write_ms", kind.response_ms

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.experiments.protocol import nothing
+from stepbench.experiments.trigger.handler import describe_handler, handler_sections, handler_tables
 from stepbench.report import document as doc
 from stepbench.report.numbers import CAVEATS, COUNT, LOST, PROVIDER, Field, bare_trigger, quantiles, window_table
-from stepbench.report.run import describe_latency
+from stepbench.report.run import describe_latency, window_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import RunSummary
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
 
 QUESTION = "How long after a write does the function run?"
 LEADS = False
-answers = sections = brief = nothing
+answers = nothing
+sections = handler_sections
+
+
+def brief(summary: RunSummary) -> Iterator[doc.Node]:
+    """Yield when measured functions were done."""
+    if tables := handler_tables(summary):
+        rows = [row for row in window_rows(summary.trials) if row.window.handler]
+        said = (doc.named(row.label, row.trial, describe_handler(row)) for row in rows)
+        yield doc.Sentences(tuple(said), most=None)
+        yield from tables
 
 
 def headline(summary: RunSummary) -> doc.Table | None:
@@ -79,7 +90,8 @@ def describe_window(row: WindowRow) -> str:
         else ""
     )
     text = f"{describe_latency(row.window.latency_ms, 'p90')}; {_arrivals(row.window, kind)}{held_back}."
-    return " ".join((text, *(phase.text for phase in row.trial.stopped if phase.phase == row.window.phase)))
+    handled = filter(None, (describe_handler(row),))
+    return " ".join((text, *handled, *(phase.text for phase in row.trial.stopped if phase.phase == row.window.phase)))
 
 
 def _arrivals(window: WindowResult, kind: str) -> str:

@@ -114,7 +114,7 @@ def find_processing(arrivals: Arrivals, every: RepeatedArrivals | None) -> Proce
 
 
 class _Repeated(NamedTuple):
-    """Of events that came more than once, ascending: t5 of the one that processed it first (0 = none), and counts."""
+    """It holds, by event that came more than once, t5 of what processed it first (0 = none), and counts."""
 
     event: NDArray[np.int64]
     t5_ns: NDArray[np.int64]
