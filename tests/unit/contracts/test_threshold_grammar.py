@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepbench.contracts.base import BrokenRule
-from stepbench.contracts.threshold_grammar import ThresholdError, parse_threshold
+from stepbench.contracts.threshold_grammar import ThresholdError, parse_judge, parse_threshold
 from stepbench.contracts.thresholds import COUNTED, KINDS, OF_KINDS, THRESHOLD_QUANTILES, TIMES, UNITS
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)
@@ -149,3 +149,44 @@ def test_each_measure_has_units_of_its_own_only() -> None:
         known = [unit for unit in UNITS if not mistakes_of(f"{statistic} > 1{unit}")]
         time, rate = ["us", "µs", "μs", "ms", "s"], ["/s", "ops/s", "/min", "ops/min"]
         assert known == (["%", ""] if statistic in COUNTED else rate if statistic == "throughput" else time)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("p99", "p99"),
+        ("p99.9", "p999"),
+        ("latency p50", "p50"),
+        ("response p95", "response p95"),
+        ("response", "response p50"),
+        ("after_ack max", "after-ack max"),
+        ("time to processed p99", "time to processed p99"),
+        ("time to processed", "time to processed p50"),
+        ("to_processed p90", "time to processed p90"),
+        ("errors", "errors"),
+        ("throughput", "throughput"),
+        ("cost", "cost"),
+    ],
+)
+def test_a_run_is_judged_by_the_beginning_of_a_threshold(text: str, name: str) -> None:
+    """Whoever has written a limit knows the words; a time by itself is its median."""
+    assert parse_judge(text).name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "remedy"),
+    [
+        ("p98", 'has "p98", which is no measure', 'Did you mean "p99"?'),
+        ("p99 < 20 ms", 'has "< 20 ms" after the measure', "a limit is one of the plan's thresholds"),
+        ("p99 in steady", 'has "in steady" after the measure', "Give the measure alone"),
+        ("unsent", 'has "unsent", which is no measure', 'Use one of "p50", "p90"'),
+        ("respons p99", 'has "respons", which is no time', 'Did you mean "response"?'),
+        ("", "has no measure", 'as "p99" does'),
+    ],
+)
+def test_what_is_no_measure_is_refused(text: str, message: str, remedy: str) -> None:
+    """A limit here would be taken for a threshold that nothing judges."""
+    with pytest.raises(ThresholdError) as caught:
+        parse_judge(text)
+    assert message in str(caught.value)
+    assert remedy in str(caught.value)

@@ -205,3 +205,23 @@ def test_an_input_is_made_or_fetched() -> None:
 def test_what_there_is_is_taken() -> None:
     """Of the applications with libraries, too, which are not imported for it."""
     parse_plan(plan_of(dataflow_trial(dag("learning.pca", "learning.digits"))))
+
+
+@pytest.mark.parametrize(
+    ("judge", "trial", "message"),
+    [
+        ("lost", OPERATIONS, "is lost, which triggers and DAGs have"),
+        ("after_ack p99", OPERATIONS, "is after-ack p99, which triggers and DAGs have"),
+        ("time to processed p99", TRIGGER, "is time to processed p99, which a measured function has"),
+    ],
+)
+def test_what_no_trial_has_judges_no_run(judge: str, trial: dict[str, Any], message: str) -> None:
+    """Every answer would begin with the words that there is none."""
+    (problem,) = problems_of_plan({"name": "plan", "trials": [trial], "judge": judge})
+    assert (problem.path, problem.message.startswith(message)) == ("judge", True)
+
+
+@pytest.mark.parametrize("judge", ["p99", "lost", "cost", "errors", "after_ack p99"])
+def test_one_trial_that_has_it_is_enough(judge: str) -> None:
+    """Plans set triggers beside operations."""
+    assert parse_plan({"name": "plan", "trials": [TRIGGER, OPERATIONS], "judge": judge}).judge == judge

@@ -42,6 +42,9 @@ PER_S = Unit("/s", 1.0)
 """A rate is so many a second."""
 PER_MINUTE = Unit("/min", 1.0)
 """A rate is so many a minute."""
+PER_CENT = Unit("%", 100.0)
+"""A share is shown so."""
+USD_PER_MILLION = Unit("USD per million", 1.0)
 MIB_PER_S = Unit("MiB/s", 1.0)
 PLAIN = Unit("", 1.0)
 """A distance of distributions, a correlation; or the column's heading has the unit."""

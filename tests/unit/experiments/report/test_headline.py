@@ -28,6 +28,7 @@ from stepbench.contracts.findings import FoundRate, StoppedPhase, Utilisation
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat, TrialSummary
 from stepbench.contracts.runs import RenderReportOutput
+from stepbench.contracts.threshold_grammar import parse_judge
 from stepbench.experiments.report.headline import (
     MAX_OUTPUT_BYTES,
     cut_lines,
@@ -381,3 +382,27 @@ def test_a_line_that_does_not_fit_is_counted() -> None:
     assert cut_lines(["one", "two", "three"], 14) == ("one", "two", "… and 1 more")
     assert cut_lines(["x" * 100, "two"], 50) == ("… 2 in all",)
     assert cut_lines([], 50) == ()
+
+
+@pytest.mark.parametrize(
+    ("judge", "begins"),
+    [
+        ("p99", "s3: p99 ~24.7 ms (no interval: a run about 1.8 × longer decides it), n 200, p50 9.36 ms"),  # noqa: RUF001 -- times
+        ("p50", "s3: p50 9.36 ms (8.82 to 9.64), n 200, lost 0"),
+        ("errors", "s3: errors 0.00 % (0.00 to 1.88), n 200, p50 9.36 ms"),
+    ],
+)
+def test_a_line_begins_with_what_the_run_is_judged_by(summary: RunSummary, judge: str, begins: str) -> None:
+    """Whoever looks at the console has asked for it; other numbers follow."""
+    judged = summary.model_copy(update={"judge": parse_judge(judge)})
+    assert headline_lines(judged)[0].startswith(begins)
+
+
+@pytest.mark.parametrize(("judge", "columns"), [("p99", ["p99", "p50"]), ("response p95", ["Response p95", "p50"])])
+def test_the_table_begins_with_what_the_run_is_judged_by(summary: RunSummary, judge: str, columns: list[str]) -> None:
+    """It stands there once."""
+    headings = list(headline_rows(summary.model_copy(update={"judge": parse_judge(judge)}))[0])
+    place = headings.index("n") + 1
+    assert headings[place : place + 2] == [each.lower() for each in columns]
+    assert len(headings) == len(set(headings))
+    assert headline_rows(summary.model_copy(update={"judge": parse_judge("p99")}))[0]["p99"]

@@ -8,9 +8,9 @@ runs may have no more than their summaries.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.across_trials import Effect, Finding, LatencyMeasure
+from stepbench.contracts.across_trials import Effect, Finding
 from stepbench.contracts.measures import Estimate, KindName, Latency, WindowResult
 from stepbench.digits import MOST_TIMES_LONGER, TIMES, times_longer
 from stepbench.stats.over_runs import (
@@ -27,6 +27,8 @@ from stepbench.stats.over_runs import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepbench.contracts.thresholds import Shared
+
 OF_INTEREST = 1.1
 """
 The smallest difference of interest, as a ratio: 10 %. What is surely less is called the same.
@@ -36,7 +38,7 @@ far they do shows from `MIN_RUNS` on. (`benchmarks/verdicts.py`: where runs diff
 single runs of equal settings would be wrong otherwise.)
 """
 OF_INTEREST_WORDS = f"{100 * (OF_INTEREST - 1):.0f} %"
-COMPARED_QUANTILES: tuple[LatencyMeasure, ...] = ("p50", "p90", "p99")
+COMPARED_QUANTILES: tuple[str, ...] = ("p50", "p90", "p99")
 NO_LIMIT = "the largest value of a run has no interval"
 ONE_RATE = "throughput has an interval over three runs or more"
 _AT_LEAST = 1.05
@@ -54,10 +56,15 @@ _EVENTS_DIFFER = (
 
 
 class Runs(NamedTuple):
-    """The runs of one side in one window; `kind` is that of the operations which are compared, None for all."""
+    """
+    The runs of one side in one window; `kind` is that of the operations which are compared, None for all.
+
+    costs: of each run's whole trial; none where two windows of one trial are compared.
+    """
 
     windows: Sequence[WindowResult]
     kind: KindName | None = None
+    costs: Sequence[Estimate] = ()
 
     def latencies(self) -> list[Latency]:
         """Return each run's latency: of a kind of operation its service time."""
@@ -79,24 +86,29 @@ def compare_runs(b: Runs, a: Runs, *, paired: bool = False) -> tuple[Effect, ...
         a: what it is set against.
         paired: they are two windows of the same runs, in one order.
     """
-    effects = [_quantile_effect(name, b.quantile(name), a.quantile(name), paired=paired) for name in COMPARED_QUANTILES]
+    effects = [quantile_effect(name, b.quantile(name), a.quantile(name), paired=paired) for name in COMPARED_QUANTILES]
     effects.append(_max_effect(b, a))
     if b.kind is None and closed_loop(b.windows) and closed_loop(a.windows):
         effects.append(_throughput_effect(b, a, paired=paired))
     return tuple(effects)
 
 
-def compare_shares(measure: Literal["lost", "errors"], b: Runs, a: Runs) -> Effect:
+def compare_shares(measure: Shared, b: Runs, a: Runs) -> Effect:
     """
     Return the effect on the share of lost events, or of failed and unknown outcomes, all runs together.
 
     Where events waited ever longer nothing is found: more of them are given up the longer that goes on.
     """
-    shares = [share_interval(*_count(measure, side)) for side in (a, b)]
+    shares = [share(measure, side) for side in (a, b)]
     difference = share_difference(shares[1], shares[0])
     behind = any(window.kept_up_per_s is not None for side in (a, b) for window in side.windows)
     finding = "unknown" if behind else _find(difference, 0, None)
     return Effect(measure=measure, a=shares[0], b=shares[1], difference=difference, finding=finding)
+
+
+def share(measure: Shared, side: Runs) -> Estimate:
+    """Return the share of one side, all runs together."""
+    return share_interval(*_count(measure, side))
 
 
 def undecided_effects(effects: Sequence[Effect], why: str) -> tuple[Effect, ...]:
@@ -125,7 +137,7 @@ def finding_of(found: Estimate, *, over_runs: bool) -> Finding:
 
 def has_regressed(effect: Effect, tolerance: float) -> bool | None:
     """Return whether an effect is shown to be for the worse, beyond the tolerance; a maximum shows nothing."""
-    if effect.measure == "max":
+    if effect.measure == "max" and effect.finding == "unknown":
         return None
     if effect.ratio is None or (effect.ratio.value is None and effect.finding == "higher"):
         return effect.finding == "higher"
@@ -142,7 +154,8 @@ def is_worse(ratio: Estimate, finding: Finding, tolerance: float, *, lower_is_wo
     return finding == "higher" and value > 1 + tolerance
 
 
-def _quantile_effect(name: LatencyMeasure, b: list[Estimate], a: list[Estimate], *, paired: bool) -> Effect:
+def quantile_effect(name: str, b: list[Estimate], a: list[Estimate], *, paired: bool) -> Effect:
+    """Return the effect on a quantile, of which each run has an estimate."""
     found = paired_ratio(b, a) if paired else ratio(b, a)
     if found.low is None:
         found = found.model_copy(update={"reason": _worst_reason([*a, *b]) or found.reason})
@@ -187,16 +200,22 @@ def _max_effect(b: Runs, a: Runs) -> Effect:
 
 
 def _throughput_effect(b: Runs, a: Runs, *, paired: bool) -> Effect:
-    # A rate has no error of its own: what runs differ in is all that is known of it.
-    per_s = [[window.throughput_per_s for window in side.windows] for side in (a, b)]
-    rates = [[Estimate(value=each, low=each, high=each) for each in side] for side in per_s]
-    found = paired_ratio(rates[1], rates[0]) if paired else ratio(rates[1], rates[0])
-    values = [mean_over_runs(each) for each in rates]
-    if min(map(len, rates)) < MIN_RUNS:
-        found, *values = (Estimate(value=each.value, reason=ONE_RATE) for each in (found, *values))
-    return Effect(
-        measure="throughput", a=values[0], b=values[1], ratio=found, finding=finding_of(found, over_runs=True)
-    )
+    rates_b, rates_a = ([Estimate(value=window.throughput_per_s) for window in side.windows] for side in (b, a))
+    return exact_effect("throughput", rates_b, rates_a, ONE_RATE, paired=paired)
+
+
+def exact_effect(name: str, b: Sequence[Estimate], a: Sequence[Estimate], why: str, *, paired: bool) -> Effect:
+    """
+    Return the effect on what has no error of its own in a run: what runs differ in is all that is known of it.
+
+    `why` is the reason that it has no interval over fewer than `MIN_RUNS`.
+    """
+    runs_b, runs_a = ([run.model_copy(update={"low": run.value, "high": run.value}) for run in side] for side in (b, a))
+    found = paired_ratio(runs_b, runs_a) if paired else ratio(runs_b, runs_a)
+    values = [mean_over_runs(runs_a), mean_over_runs(runs_b)]
+    if min(len(runs_a), len(runs_b)) < MIN_RUNS:
+        found, *values = (Estimate(value=each.value, reason=why) for each in (found, *values))
+    return Effect(measure=name, a=values[0], b=values[1], ratio=found, finding=finding_of(found, over_runs=True))
 
 
 def _side_value(runs: Sequence[Estimate]) -> Estimate:
@@ -251,7 +270,10 @@ def closed_loop(windows: Sequence[WindowResult]) -> bool:
     )
 
 
-def _count(measure: Literal["lost", "errors"], side: Runs) -> tuple[int, int]:
+def _count(measure: Shared, side: Runs) -> tuple[int, int]:
+    kinds = [window.of_kind(side.kind) for window in side.windows] if side.kind else []
+    if kinds:
+        return sum(kind.failed + kind.unknown for kind in kinds if kind), sum(kind.sent for kind in kinds if kind)
     if measure == "lost":
         return (
             sum(window.latency_ms.missing for window in side.windows),

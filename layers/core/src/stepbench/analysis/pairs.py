@@ -192,6 +192,11 @@ class Group:
             name=name, group=self.name, phase=place[0], window=place[1], runs=runs, emulated=self.first.emulated
         )
 
+    @staticmethod
+    def has_window(trial: TrialSummary, place: tuple[str, str]) -> bool:
+        """Return whether a trial has the window at (phase, name)."""
+        return any((each.phase, each.name) == place for each in trial.windows)
+
     def windows(self, phase: str, window: str) -> list[WindowResult]:
         """Return each run's result of a window."""
         return [each for trial in self.trials for each in trial.windows if (each.phase, each.name) == (phase, window)]

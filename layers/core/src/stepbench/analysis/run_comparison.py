@@ -9,23 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.effects import Runs, compare_runs, compare_shares, has_regressed
+from stepbench.analysis.effects import compare_shares, has_regressed
+from stepbench.analysis.one_verdict import judged_effects, make_verdict, runs_of
 from stepbench.analysis.pairs import Group, compare_sides, find_groups
-from stepbench.analysis.slow_spells import undecide_tails
-from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, comparison_caveats, group_spells, make_verdict
+from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, comparison_caveats, group_spells
 from stepbench.contracts.across_trials import ComparedCaveat, RunComparison
 from stepbench.contracts.experiment import measure_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.analysis.effects import Runs
     from stepbench.contracts.across_trials import Effect, Verdict
     from stepbench.contracts.experiment import ExperimentName
-    from stepbench.contracts.findings import SlowSpells
     from stepbench.contracts.result import Caveat, RunSummary, TrialSummary
-
-    Spells = tuple[Sequence[SlowSpells | None], Sequence[SlowSpells | None]]
-    """Of the trials of both sides."""
+    from stepbench.contracts.thresholds import Judge, Shared
 
 RUN = "run"
 
@@ -82,7 +80,8 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float, studied: str =
         names = [(name, name) for name in of_b if name in of_a]
     names = [(one, other) for one, other in names if of_a[one].first.experiment == of_b[other].first.experiment]
     pairs = [(of_a[name_a], of_b[name_b]) for name_a, name_b in names]
-    verdicts = [verdict for pair in pairs for verdict in _compare_groups(*pair, tolerance, studied)]
+    asked = _Asked(tolerance, studied, next((run.judge for run in reversed(b.runs) if run.judge), None))
+    verdicts = [verdict for pair in pairs for verdict in _compare_groups(*pair, asked)]
     regressed = any(effect.regressed for verdict in verdicts for effect in verdict.effects)
     behind = tuple(dict.fromkeys(verdict.b.group for verdict in verdicts if verdict.newly_behind))
     failed_a, failed_b = a.unfinished(), b.unfinished()
@@ -129,8 +128,16 @@ def _only(pairs: Sequence[tuple[Group, Group]]) -> list[str]:
     ]
 
 
-def _compare_groups(a: Group, b: Group, tolerance: float, studied: str) -> Iterator[Verdict]:
-    likeness = compare_sides(a.first, b.first, studied or (None if a.name != b.name else ""))
+class _Asked(NamedTuple):
+    """How two sides are compared; `judge`: what the newest of b's runs is judged by."""
+
+    tolerance: float
+    studied: str
+    judge: Judge | None
+
+
+def _compare_groups(a: Group, b: Group, asked: _Asked) -> Iterator[Verdict]:
+    likeness = compare_sides(a.first, b.first, asked.studied or (None if a.name != b.name else ""))
     for window in b.first.windows:
         place = (window.phase, window.name)
         windows = a.windows(*place), b.windows(*place)
@@ -141,24 +148,23 @@ def _compare_groups(a: Group, b: Group, tolerance: float, studied: str) -> Itera
         kinds = common_kinds(*windows)
         for kind in (None, *kinds):
             subject = f"{name}{several}, {ALL_KINDS}" if kinds and kind is None else f"{name}{several}"
-            runs = Runs(windows[0], kind), Runs(windows[1], kind)
-            spells = group_spells(a, place), group_spells(b, place)
-            judged = None if likeness.reason else tolerance
-            effects = _effects(*runs, spells, judged=judged, experiment=b.first.experiment)
+            runs = runs_of(a, place, kind), runs_of(b, place, kind)
+            effects = judged_effects(asked.judge, *runs, (group_spells(a, place), group_spells(b, place)))
+            effects = _with_shares(effects, *runs, experiment=b.first.experiment)
+            if not likeness.reason:
+                found = ((each, has_regressed(each, asked.tolerance)) for each in effects)
+                effects = tuple(each.model_copy(update={"regressed": worse}) for each, worse in found)
             sides = a.side(place, "A"), b.side(place, "B")
             caveats = comparison_caveats((a, b), place)
-            yield make_verdict(RUN, subject, sides, effects, kind=kind, caveats=caveats, unlike=likeness.reason)
+            yield make_verdict(
+                RUN, subject, sides, effects, kind=kind, caveats=caveats, unlike=likeness.reason, judge=asked.judge
+            )
 
 
-def _effects(
-    a: Runs, b: Runs, spells: Spells, *, judged: float | None, experiment: ExperimentName
-) -> tuple[Effect, ...]:
-    """Return the effects of b against a; with a tolerance to be judged by, each says whether it regressed."""
-    effects = undecide_tails(compare_runs(b, a), *spells)
-    if a.kind is None:
-        if measure_of(experiment).arrives:
-            effects = (*effects, compare_shares("lost", b, a))
-        effects = (*effects, compare_shares("errors", b, a))
-    if judged is None:
+def _with_shares(effects: tuple[Effect, ...], a: Runs, b: Runs, *, experiment: ExperimentName) -> tuple[Effect, ...]:
+    """Add the effects on shares, of all kinds of operations together, that are not among them."""
+    if a.kind is not None:
         return effects
-    return tuple(each.model_copy(update={"regressed": has_regressed(each, judged)}) for each in effects)
+    shares: tuple[Shared, ...] = ("lost", "errors") if measure_of(experiment).arrives else ("errors",)
+    have = {each.measure for each in effects}
+    return (*effects, *(compare_shares(measure, b, a) for measure in shares if measure not in have))

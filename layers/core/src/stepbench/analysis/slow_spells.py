@@ -102,7 +102,8 @@ def _undecide(effect: Effect, a: Sequence[SlowSpells | None], b: Sequence[SlowSp
     low, high = sorted((effect.a.value, effect.b.value))
     is_rate = effect.measure == THROUGHPUT
     slower = b if (effect.b.value == low) == is_rate else a
-    able = [each for each in slower if each is not None and may_make(each, effect.measure)]
+    statistic = effect.measure.rpartition(" ")[2]  # of `response p99`
+    able = [each for each in slower if each is not None and may_make(each, statistic)]
     if is_rate:
         explained = any(_at_speed(low, each) > high for each in able)
     else:

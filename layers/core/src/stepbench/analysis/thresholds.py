@@ -15,7 +15,7 @@ from stepbench import digits
 from stepbench.analysis.slow_spells import UNDECIDED, largest_certain, may_make, spells_of, without_spells
 from stepbench.contracts.experiment import QUANTILES, traits_of
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.thresholds import ThresholdResult
+from stepbench.contracts.thresholds import TO_PROCESSED, ThresholdResult
 from stepbench.contracts.transfer.plan import TRANSFERS
 
 if TYPE_CHECKING:
@@ -159,8 +159,8 @@ def _estimate(threshold: Threshold, window: WindowResult, *, completes: bool) ->
         case "lost" | "duplicates":
             return _arrivals(threshold, window)
         case statistic:
-            latency = _latency(threshold, window, kind)
-            return None if latency is None else _of_latency(latency, statistic)
+            latency = latency_of(threshold.time, window, kind)
+            return None if latency is None else of_latency(latency, statistic)
 
 
 def _errors(threshold: Threshold, counts: Accounting | KindResult | WindowResult, incomplete: int = 0) -> Estimate:
@@ -199,9 +199,10 @@ def _arrivals(threshold: Threshold, window: WindowResult) -> Estimate | None:
     return Estimate(value=count / window.n if threshold.quantity == "share" else count)
 
 
-def _latency(threshold: Threshold, window: WindowResult, kind: KindResult | None) -> Latency | None:
+def latency_of(time: Time, window: WindowResult, kind: KindResult | None) -> Latency | None:
+    """Return what a window, or a kind of operation in it, has of a time; None where it has nothing of it."""
     if kind is not None:
-        return kind.response_ms if threshold.time == "response" else kind.service_ms
+        return {"latency": kind.service_ms, "service": kind.service_ms, "response": kind.response_ms}.get(time)
     of_trigger = window.operations is None
     times: dict[Time, Latency | None] = {
         "latency": window.latency_ms,
@@ -210,11 +211,12 @@ def _latency(threshold: Threshold, window: WindowResult, kind: KindResult | None
         "after_ack": window.after_ack_ms,
         "write_response": window.response_write_ms if of_trigger else None,
         "lateness": window.lateness_ms,
+        TO_PROCESSED: getattr(getattr(window, "handler", None), "to_processed_ms", None),
     }
-    return times[threshold.time]
+    return times[time]
 
 
-def _of_latency(latency: Latency, statistic: str) -> Estimate:
+def of_latency(latency: Latency, statistic: str) -> Estimate:
     """Return a quantile, or the largest value: of events that never arrived it lies beyond the drain limit."""
     if statistic in QUANTILES:
         return _with_all_ends(latency, statistic)

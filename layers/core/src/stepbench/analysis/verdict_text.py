@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench import digits
 from stepbench.analysis.comparability import STORE, shorten_path
 from stepbench.analysis.effects import COMPARED_QUANTILES, OF_INTEREST, OF_INTEREST_WORDS
+from stepbench.analysis.judged import unit_of
 from stepbench.contracts.measures import FELL_BEHIND, Estimate
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ _MOST_WORDS_OF_A_NAME = 4
 _WITHOUT_SETTING = frozenset({STORE, "trial", "window", "run"})
 """What sides are called by their own names in."""
 _SWITCH = {"true": "on", "false": "off"}
-_OPPOSITE = {"lower": "higher", "higher": "lower"}
-_WORDS = {"lower": "faster", "higher": "slower"}
+OPPOSITE = {"lower": "higher", "higher": "lower"}
+COMPARED_WORDS = {"lower": "faster", "higher": "slower"}
 _FAR_APART = 1_000
 """Sides that are so many times apart have each a unit of its own."""
 _SHARES = {"lower": "fewer", "higher": "more"}
@@ -70,7 +71,7 @@ def describe_effects(effects: Sequence[Effect], names: Names, cause: OtherCause 
         cause: what else may be why they differ.
     """
     quantiles = [effect for effect in effects if effect.measure in COMPARED_QUANTILES]
-    found = [effect for effect in quantiles if effect.finding in _WORDS]
+    found = [effect for effect in quantiles if effect.finding in COMPARED_WORDS]
     shares = [
         (describe_share(each), f"{_SHARES[each.finding]} {_SHARED[each.measure]}")
         for each in effects
@@ -78,41 +79,41 @@ def describe_effects(effects: Sequence[Effect], names: Names, cause: OtherCause 
     ]
     if found:
         lead = _largest(found)
-        others = [each.measure for each in found if each.finding == _OPPOSITE[lead.finding]]
+        others = [each.measure for each in found if each.finding == OPPOSITE[lead.finding]]
         also = [each.measure for each in found if each.finding == lead.finding and each is not lead]
-        but = f", {_WORDS[_OPPOSITE[lead.finding]]} at {digits.listed(others)}" if others else ""
-        begin, sizes = f"{names.b} is {_WORDS[lead.finding]} at {lead.measure}{but}", _sizes(lead, lead.finding)
-        said = f"{begin} {cause.aside}: {sizes}" if cause else f"{begin}: {sizes}"
-        said = said if _fits(said) else f"{begin}: {sizes}"
-        return _join(said, *shares, (f"also at {digits.listed(also)}",) if also else ())
+        but = f", {COMPARED_WORDS[OPPOSITE[lead.finding]]} at {digits.listed(others)}" if others else ""
+        begin = f"{names.b} is {COMPARED_WORDS[lead.finding]} at {lead.measure}{but}"
+        found_sizes = sizes(lead, lead.finding)
+        said = f"{begin} {cause.aside}: {found_sizes}" if cause else f"{begin}: {found_sizes}"
+        said = said if _fits(said) else f"{begin}: {found_sizes}"
+        return join(said, *shares, (f"also at {digits.listed(also)}",) if also else ())
     if shares:
-        return _join(f"{names.b} has {shares[0][0]}", *shares[1:], (_describe_rest(quantiles),))
+        return join(f"{names.b} has {shares[0][0]}", *shares[1:], (describe_rest(quantiles),))
     open_ = next((effect for effect in quantiles if effect.finding == "undecided"), None)
     if open_ is not None:
-        said = f"{names.b} is undecided at {open_.measure}: {_sizes(open_, 'undecided')}"
-        return _join(said, _to_decide(open_))
+        said = f"{names.b} is undecided at {open_.measure}: {sizes(open_, 'undecided')}"
+        return join(said, _to_decide(open_))
     same = [effect for effect in quantiles if effect.finding == "same"]
     if same:
         at = "" if len(same) == len(quantiles) else f" at {digits.listed([each.measure for each in same])}"
-        said = f"{names.b} is the same within {OF_INTEREST_WORDS}{at}: {_sizes(same[0], 'same')}"
-        return _join(said)
-    return _join(f"Not decided: {_why_unknown(quantiles, names)}")
+        said = f"{names.b} is the same within {OF_INTEREST_WORDS}{at}: {sizes(same[0], 'same')}"
+        return join(said)
+    return join(f"Not decided: {why_unknown(quantiles, names)}")
 
 
 def describe_unanswered(why: str) -> str:
     """Describe effects that are not those of the setting, since it took none; the first sentence of `why` says so."""
-    return _join(f"Not answered: {why.partition('. ')[0].rstrip('.')}")
+    return join(f"Not answered: {why.partition('. ')[0].rstrip('.')}")
 
 
-def describe_unlike(effects: Sequence[Effect], unlike: str) -> str:
-    """Describe what two sides have, of which one is no measure for the other; why not stands first."""
-    parts = [
-        f"{effect.measure} {values}" for effect in effects if effect.measure in _SHOWN and (values := _values(effect))
-    ]
-    return _join(f"{unlike[:1].upper()}{unlike[1:]}", *((each,) for each in parts))
+def describe_unlike(effects: Sequence[Effect], unlike: str, judged: str = "") -> str:
+    """Describe what two sides have, of which one is no measure for the other; why not first, what is judged next."""
+    chosen = [each for each in effects if each.measure in {*_SHOWN, judged}]
+    shown = [(each.measure, _values(each, unit_of(each.measure))) for each in chosen]
+    return join(f"{unlike[:1].upper()}{unlike[1:]}", *((f"{measure} {values}",) for measure, values in shown if values))
 
 
-def _join(said: str, *parts: Sequence[str]) -> str:
+def join(said: str, *parts: Sequence[str]) -> str:
     """Join what is said and of each part the longest wording that there is room for; the parts by how they matter."""
     for part in parts:
         said = next((longer for words in part if words and _fits(longer := f"{said}; {words}")), said)
@@ -138,9 +139,9 @@ def _least_size(effect: Effect) -> float:
     return abs(math.log(near)) if near and near > 0 else math.inf
 
 
-def _sizes(effect: Effect, finding: str) -> str:
+def sizes(effect: Effect, finding: str, unit: digits.Unit | None = None) -> str:
     """Format both sides, and how many times one is the other: `2.8 against 9.1 ms, 3.2 times [3.0, 3.5]`."""
-    return ", ".join(filter(None, (_values(effect), _times(effect.ratio, finding) if effect.ratio else "")))
+    return ", ".join(filter(None, (_values(effect, unit), _times(effect.ratio, finding) if effect.ratio else "")))
 
 
 def _times(ratio: Estimate, finding: str) -> str:
@@ -150,7 +151,9 @@ def _times(ratio: Estimate, finding: str) -> str:
     if finding == "lower":
         ratio = Estimate(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low)
     if digits.is_wide(ratio):
-        return digits.NOT_KNOWN if finding not in _WORDS else f"at least {digits.rounded(ratio.low or 0, 2)} times"
+        return (
+            digits.NOT_KNOWN if finding not in COMPARED_WORDS else f"at least {digits.rounded(ratio.low or 0, 2)} times"
+        )
     return digits.multiple(ratio)
 
 
@@ -160,7 +163,8 @@ def _to_decide(effect: Effect) -> tuple[str, ...]:
     return () if rest and effect.ratio and digits.is_wide(effect.ratio) else (short,)
 
 
-def _why_unknown(quantiles: Sequence[Effect], names: Names) -> str:
+def why_unknown(quantiles: Sequence[Effect], names: Names) -> str:
+    """Return why nothing is decided of latency."""
     for effect in quantiles:
         behind = [(name, side) for name, side in ((names.b, effect.b), (names.a, effect.a)) if side.fell_behind]
         if len(behind) > 1:
@@ -177,7 +181,7 @@ def _why_unknown(quantiles: Sequence[Effect], names: Names) -> str:
     return f"{effect.measure} is {_values(effect)}, without an interval{why}"
 
 
-def _describe_rest(quantiles: Sequence[Effect]) -> str:
+def describe_rest(quantiles: Sequence[Effect]) -> str:
     """Describe in a few words what there is to latency where it does not differ."""
     findings = {effect.finding for effect in quantiles}
     if "undecided" in findings:
@@ -196,18 +200,24 @@ def describe_share(effect: Effect) -> str:
     )
 
 
-def _values(effect: Effect) -> str:
-    """Format both sides: `0.540 against 0.980 ms`, in the unit of the larger one; what is beyond the drain limit so."""
+def _values(effect: Effect, unit: digits.Unit | None = None) -> str:
+    """
+    Format both sides: `0.540 against 0.980 ms`, in the unit of the larger one; what is beyond the drain limit so.
+
+    `unit`: of what is no time.
+    """
     a, b = effect.a.at_least, effect.b.at_least
     if a is None or b is None:
         return ""
+    if unit is not None:
+        space = "" if unit.name.startswith("/") else " "
+        return f"{digits.rounded(b * unit.per_ms)} against {digits.rounded(a * unit.per_ms)}{space}{unit.name}"
     a_text, b_text = (f"over {value}" if side.value is None else value for side, value in
                       ((effect.a, digits.latency(a)), (effect.b, digits.latency(b))))  # fmt: skip
     larger, smaller = max(abs(a), abs(b)), min(abs(a), abs(b))
     if larger > _FAR_APART * smaller or "over" in f"{a_text}{b_text}":
         return f"{b_text} against {a_text}"
-    unit = digits.unit_for(larger)
-    return f"{digits.rounded(b * unit.per_ms)} against {digits.rounded(a * unit.per_ms)} {unit.name}"
+    return _values(effect, digits.unit_for(larger))
 
 
 def find_other_cause(

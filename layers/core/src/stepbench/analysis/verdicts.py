@@ -12,29 +12,26 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.analysis.comparability import STORE, format_value, shorten_path
-from stepbench.analysis.effects import Runs, compare_runs, undecided_effects
+from stepbench.analysis.effects import Runs
+from stepbench.analysis.one_verdict import judged_effects, make_verdict, runs_of
 from stepbench.analysis.pairs import EMULATED, TRIAL, find_groups, find_pairs
-from stepbench.analysis.slow_spells import SLOW_MACHINE, spells_of, undecide_tails
+from stepbench.analysis.slow_spells import SLOW_MACHINE, spells_of
 from stepbench.analysis.verdict_text import (
-    describe_effects,
     describe_unanswered,
-    describe_unlike,
     find_other_cause,
-    name_sides,
 )
-from stepbench.contracts.across_trials import OVERLAP, Side, Verdict
+from stepbench.contracts.across_trials import OVERLAP
 from stepbench.contracts.experiment import traits_of
-from stepbench.stats.over_runs import MIN_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.analysis.pairs import Group, Pair
-    from stepbench.analysis.verdict_text import OtherCause
-    from stepbench.contracts.across_trials import Effect
+    from stepbench.contracts.across_trials import Side, Verdict
     from stepbench.contracts.findings import SlowSpells
     from stepbench.contracts.measures import KindName, WindowResult
     from stepbench.contracts.result import Caveat, TrialSummary
+    from stepbench.contracts.thresholds import Judge
 
 MOST_VERDICTS = 80
 """A summary has no more; it says how many it leaves out."""
@@ -65,19 +62,22 @@ _COMPARED = frozenset(
 """Caveats that may be the reason of a difference, or hide one."""
 
 
-def plan_verdicts(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> tuple[Verdict, ...]:
+def plan_verdicts(
+    trials: Sequence[TrialSummary], listed: Sequence[str] = (), judge: Judge | None = None
+) -> tuple[Verdict, ...]:
     """
     Return a verdict for each comparison that the plan makes, those with a first value first.
 
     Args:
         trials: the run's.
         listed: the groups' names in the order of the plan, which decides what is set against what.
+        judge: the measure that they answer first; None: quantiles of latency.
     """
     groups = find_groups(trials, listed)
     pairs = sorted(find_pairs(groups), key=lambda pair: not pair.primary)
     several_stores = len({group.first.store for group in groups}) > 1
-    between = [verdict for pair in pairs for verdict in _between(pair, several_stores=several_stores)]
-    within = [verdict for group in groups for verdict in _within(group)]
+    between = [verdict for pair in pairs for verdict in _between(pair, judge, several_stores=several_stores)]
+    within = [verdict for group in groups for verdict in _within(group, judge)]
     primary = sum(verdict.primary for verdict in between)
     return (*between[:primary], *within, *between[primary:])
 
@@ -103,7 +103,7 @@ def take_turns(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
     return [verdicts[place] for place in sorted(chosen)]
 
 
-def _between(pair: Pair, *, several_stores: bool) -> Iterator[Verdict]:
+def _between(pair: Pair, judge: Judge | None, *, several_stores: bool) -> Iterator[Verdict]:
     """Yield a verdict for each window; an emulator's store is set against no other."""
     likeness = pair.likeness
     if likeness.emulated:
@@ -121,12 +121,13 @@ def _between(pair: Pair, *, several_stores: bool) -> Iterator[Verdict]:
             caveats = tuple(caveat for caveat in caveats if caveat != without_effect.kind)
         kinds = common_kinds(a, b)
         for kind in (None, *kinds):
-            effects = compare_runs(Runs(b, kind), Runs(a, kind))
-            effects = undecide_tails(effects, group_spells(pair.a, place), group_spells(pair.b, place))
+            runs = runs_of(pair.a, place, kind), runs_of(pair.b, place, kind)
+            effects = judged_effects(judge, *runs, (group_spells(pair.a, place), group_spells(pair.b, place)))
             of = f"{subject}, {ALL_KINDS}" if kinds and kind is None else subject
             found = make_verdict(
-                pair.aspect, of, (sides[0], sides[1]), effects, kind=kind, caveats=caveats, unlike=likeness.reason
-            )
+                pair.aspect, of, (sides[0], sides[1]), effects,
+                kind=kind, caveats=caveats, unlike=likeness.reason, judge=judge,
+            )  # fmt: skip
             asked = without_effect and likeness.is_same
             text = describe_unanswered(without_effect.text) if asked and without_effect else found.text
             yield found.model_copy(update={"primary": pair.primary, "text": text})
@@ -154,40 +155,7 @@ def _batches_differ(group: Group, other: Group, place: tuple[str, str]) -> bool:
     return isinstance(limit, int) and largest > limit
 
 
-def make_verdict(  # noqa: PLR0913 -- what a comparison is made of
-    aspect: str,
-    subject: str,
-    sides: tuple[Side, Side],
-    effects: tuple[Effect, ...],
-    *,
-    kind: KindName | None = None,
-    caveats: tuple[str, ...] = (),
-    cause: OtherCause | None = None,
-    unlike: str = "",
-) -> Verdict:
-    """
-    Put together what was found of two sides, the first of which is what the second is set against.
-
-    `unlike` says why nothing is decided, though there are numbers on both sides; it is empty where they are alike.
-    """
-    effects = undecided_effects(effects, unlike) if unlike else effects
-    return Verdict(
-        aspect=aspect,
-        subject=f"{subject}, {kind.replace('_', '-')}" if kind else subject,
-        a=sides[0],
-        b=sides[1],
-        kind=kind,
-        effects=effects,
-        over_runs=min(side.runs for side in sides) >= MIN_RUNS,
-        doubts=caveats,
-        unlike=unlike,
-        text=describe_unlike(effects, unlike)
-        if unlike
-        else describe_effects(effects, name_sides(aspect, *sides), cause),
-    )
-
-
-def _within(group: Group) -> Iterator[Verdict]:
+def _within(group: Group, judge: Judge | None) -> Iterator[Verdict]:
     """Yield each window against the one before it, where a trial has several that do not overlap."""
     overlapping = {
         (each.phase_a, each.a, each.phase_b, each.b)
@@ -205,13 +173,14 @@ def _within(group: Group) -> Iterator[Verdict]:
             continue
         names = [before.name, after.name] if before.name != after.name else [before.phase, after.phase]
         sides = [group.side(place, name) for name, place in zip(names, places, strict=True)]
-        effects = compare_runs(Runs(runs[1]), Runs(runs[0]), paired=True)
-        effects = undecide_tails(effects, *(group_spells(group, place) for place in places))
+        spells = group_spells(group, places[0]), group_spells(group, places[1])
+        effects = judged_effects(judge, Runs(runs[0]), Runs(runs[1]), spells, paired=True)
         subject = f"{group.name}: {names[1]} against {names[0]}"
         yield make_verdict(
             WINDOW, subject, (sides[0], sides[1]), effects,
             caveats=comparison_caveats((group,), *places),
             cause=find_other_cause(effects, runs[0][0], runs[1][0], group.first.floor_ms),
+            judge=judge,
         )  # fmt: skip
 
 

@@ -139,7 +139,6 @@ class ClockCheck(Contract):
 
 
 Finding = Literal["lower", "higher", "same", "undecided", "unknown"]
-LatencyMeasure = Literal["p50", "p90", "p99", "max"]
 
 OVERLAP = "the windows overlap"
 """The reason why two windows are not compared: events in both would be taken for agreement."""
@@ -164,7 +163,9 @@ class Effect(Contract):
     difference of interest. `undecided`: neither. `unknown`: there is no interval, and `ratio.reason` says why.
     """
 
-    measure: Literal["p50", "p90", "p99", "max", "throughput", "lost", "errors"]
+    measure: str = Field(
+        description="p50, p90, p99, max, throughput, lost or errors, or what the run is judged by: `response p99`."
+    )
     a: Estimate = Field(description="In ms, per second, or a share; over several runs their geometric mean.")
     b: Estimate
     ratio: Estimate | None = Field(default=None, description="b over a; None of shares.")
@@ -196,6 +197,7 @@ class Verdict(Contract):
         default=(), description="Kinds of caveats of either side that may be the reason of a difference, or hide one."
     )
     primary: bool = Field(default=True, description="Whether `a` is the first of its kind in the plan.")
+    judged: str = Field(default="", description="The measure that it answers first; empty: quantiles of latency.")
     unlike: str = Field(
         default="",
         description="What else than the aspect is not the same, so that nothing is decided; empty of like sides.",

@@ -16,7 +16,7 @@ from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Until, Window
 from stepbench.contracts.published import Published
 from stepbench.contracts.rules import OWN_RULES, TRIAL_RULES
-from stepbench.contracts.threshold_grammar import ThresholdText
+from stepbench.contracts.threshold_grammar import JudgeText, ThresholdText
 from stepbench.contracts.thresholds import DEFAULTS
 from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.contracts.trial import MAX_TRIALS, FindRate, Record, TrialFields
@@ -166,6 +166,12 @@ class Plan(RuledContract):
         description="What a run has to keep to in each measured window, such as `p99 of read in steady < 2 ms`. "
         "A run that misses one has the verdict `failed`, and ends with exit code 3; one that does not decide all of "
         "them is `undecided`, and ends so with --strict.",
+    )
+    judge: JudgeText | None = Field(
+        default=None,
+        description="The measure that the run is judged by, such as `p99`, `response p95`, `max`, `errors`, "
+        "`throughput`, `cost` (per million events) or `time to processed p99`: answers and comparisons begin with it. "
+        "Without it, with the median.",
     )
 
     def _broken_rules(self) -> Iterator[BrokenRule]:

@@ -40,7 +40,7 @@ from stepbench.contracts.findings import (
 )
 from stepbench.contracts.invocations import Invocations
 from stepbench.contracts.measures import Latency, WindowResult
-from stepbench.contracts.thresholds import ThresholdResult
+from stepbench.contracts.thresholds import Judge, ThresholdResult
 from stepbench.contracts.transfer.plan import PublishedTransfer
 from stepbench.contracts.transfer.result import TransferChartData, TransferFindings
 
@@ -261,6 +261,9 @@ class RunSummary(Contract):
         default=(),
         description="Of each in the plan every window that it is about: missed ones first, the worst of them before "
         "the others, then the undecidable ones.",
+    )
+    judge: Judge | None = Field(
+        default=None, description="What the plan is judged by; None: by latency's quantiles, the median first."
     )
     started_at: str = Field(description="ISO 8601, UTC.")
     finished_at: str

@@ -1,6 +1,8 @@
 """
 The grammar of thresholds: `[TIME] STATISTIC [of KIND] [in WINDOW] COMPARISON NUMBER [UNIT]`.
 
+What a run is judged by (`judge`) is the beginning of one: `[TIME] STATISTIC`, of a few more statistics.
+
 Kind and window may stand at the end as well. The words are read once, from left to right, and every mistake is noted;
 what one leaves unknown ("") is not judged.
 `docs/thresholds.md` has the words as a table.
@@ -12,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,18 +25,21 @@ from stepbench.contracts.thresholds import (
     COMPARISONS,
     COUNTED,
     GREEK_US,
+    JUDGED,
     KINDS,
     OF_KINDS,
     STATISTICS,
     THRESHOLD_QUANTILES,
     TIMES,
+    TO_PROCESSED,
     UNITS,
+    Judge,
     Threshold,
     quantities_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 _SIGNS = "<>=!≤≥"
@@ -44,6 +50,7 @@ _CLAUSES = {"of": "kind of operation", "in": "window"}
 _SPELLINGS = {"p99.9": "p999"}
 _MEANT = {"=": "==", "=<": "<=", "=>": ">=", "≤": "<=", "≥": ">="}
 _EXAMPLE = "p99 < 20 ms"
+_PHRASE = re.compile(r"\btime +to +processed\b")
 
 
 class ThresholdError(ValueError):
@@ -82,11 +89,31 @@ def parse_threshold(text: str) -> Threshold:
     return threshold
 
 
+def parse_judge(text: str) -> Judge:
+    """
+    Return the measure that a text names; a time by itself is its median.
+
+    Raises:
+        ThresholdError: with every mistake in the text.
+    """
+    words = _WORD.findall(_PHRASE.sub(TO_PROCESSED, text))
+    if len(words) == 1 and words[0] in TIMES:
+        words.append(THRESHOLD_QUANTILES[0])
+    reader = _Reader(words, JUDGED, "p99")
+    time, statistic = reader.read_measure()
+    reader.refuse_rest()
+    if reader.broken:
+        raise ThresholdError(reader.broken)
+    return Judge.model_validate({"time": time, "statistic": statistic})
+
+
 @dataclass
 class _Reader:
     """It holds the words that are left, and the mistakes until now."""
 
     words: list[str]
+    statistics: Sequence[str] = STATISTICS
+    example: str = _EXAMPLE
     broken: list[BrokenRule] = field(default_factory=list)
     limited: bool = False
     """Whether the limit has been read."""
@@ -98,11 +125,13 @@ class _Reader:
             word = self.words.pop(0)
             found.append(_SPELLINGS.get(word, word))
         if not found:
-            self._refuse("has no measure", f'Begin with one of {alternatives(STATISTICS)}, as "{_EXAMPLE}" does.')
+            self._refuse(
+                "has no measure", f'Begin with one of {alternatives(self.statistics)}, as "{self.example}" does.'
+            )
             return "", ""
-        timed = len(found) > 1 and nearest(found[0], (*STATISTICS, *TIMES)) in TIMES
+        timed = len(found) > 1 and nearest(found[0], (*self.statistics, *TIMES)) in TIMES
         time = self._choose(found.pop(0), TIMES, "no time of an event") if timed else TIMES[0]
-        statistic = self._choose(found.pop(0), THRESHOLD_QUANTILES if timed else STATISTICS, "no measure")
+        statistic = self._choose(found.pop(0), THRESHOLD_QUANTILES if timed else self.statistics, "no measure")
         self._refuse_stray(found, "after the measure")
         return time, statistic
 
@@ -124,6 +153,12 @@ class _Reader:
         if measure and measure not in OF_KINDS and (kind := clauses.get("of")):
             message = f"limits {measure} of one kind of operation, and it is known of all of them together only"
             self._refuse(message, f'Remove "of {kind}"; by kind there are {", ".join(OF_KINDS)}.')
+
+    def refuse_rest(self) -> None:
+        """Refuse what is left behind the measure."""
+        if self.words:
+            message = f'has "{" ".join(self.words)}" after the measure'
+            self._refuse(message, "Give the measure alone; a limit is one of the plan's thresholds.")
 
     def read_comparison(self, statistic: str) -> str:
         """Read one of `COMPARISONS`."""
@@ -218,13 +253,15 @@ def _vain_rules(threshold: Threshold) -> Iterator[BrokenRule]:
         yield BrokenRule("", f"is what {which} keeps to", f"Give another limit, {top}, or leave the threshold out.")
 
 
-def _check(text: str) -> str:
+def _check(parse: Callable[[str], Threshold | Judge], text: str) -> str:
     try:
-        parse_threshold(text)
+        parse(text)
     except ThresholdError as error:
         refuse(error.broken)
     return text
 
 
-ThresholdText = Annotated[str, Field(max_length=200), AfterValidator(_check)]
+ThresholdText = Annotated[str, Field(max_length=200), AfterValidator(partial(_check, parse_threshold))]
 """A plan's field, which says at once what is wrong with it."""
+JudgeText = Annotated[str, Field(max_length=60), AfterValidator(partial(_check, parse_judge))]
+"""The same of the measure that a run is judged by."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULTS = ("errors < 1 %", "unsent < 1 %")
 """What a run has to keep to whose plan says nothing else: it has measured what it was to measure."""
-Time = Literal["latency", "response", "service", "after_ack", "write_response", "lateness"]
+Time = Literal["latency", "response", "service", "after_ack", "write_response", "lateness", "to_processed"]
 Quantile = Literal["p50", "p90", "p95", "p99", "p999", "max"]
 Counted = Literal["errors", "unsent", "lost", "duplicates"]
 Comparison = Literal["<", "<=", ">", ">=", "=="]
@@ -28,12 +28,19 @@ THRESHOLD_QUANTILES: tuple[Quantile, ...] = get_args(Quantile)
 COUNTED: tuple[Counted, ...] = get_args(Counted)
 THROUGHPUT: Literal["throughput"] = "throughput"
 STATISTICS = (*THRESHOLD_QUANTILES, *COUNTED, THROUGHPUT)
+Shared = Literal["errors", "lost"]
+Judged = Quantile | Shared | Literal["throughput", "cost"]
+SHARED: tuple[Shared, ...] = get_args(Shared)
+COST: Literal["cost"] = "cost"
+JUDGED = (*THRESHOLD_QUANTILES, *SHARED, THROUGHPUT, COST)
+"""What a run may be judged by."""
+TO_PROCESSED: Literal["to_processed"] = "to_processed"
 COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
 _HOLDS: Mapping[Comparison, Callable[[float, float], bool]] = dict(
     zip(COMPARISONS, (operator.lt, operator.le, operator.gt, operator.ge, operator.eq), strict=True)
 )
 KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
-OF_TRIGGERS = frozenset({"after_ack", "write_response", "lost", "duplicates"})
+OF_TRIGGERS = frozenset({"after_ack", "write_response", TO_PROCESSED, "lost", "duplicates"})
 """Words of what only a trigger or a DAG has: an arrival, or what was written before it."""
 OF_KINDS = ("latency", "response", "service", "errors")
 """Words of what is known of each kind of operation by itself."""
@@ -81,6 +88,37 @@ class Threshold(Contract):
     def holds(self, value: float) -> bool:
         """Return whether a value keeps to it."""
         return _HOLDS[self.comparison](value, self.limit)
+
+
+_TIME_NAMES: Mapping[Time, str] = {
+    "after_ack": "after-ack",
+    "write_response": "write response",
+    TO_PROCESSED: "time to processed",
+}
+
+
+class Judge(Contract):
+    """The measure that a run is judged by: its answers begin with it."""
+
+    time: Time = "latency"
+    statistic: Judged
+
+    @property
+    def name(self) -> str:
+        """Return what sentences and columns call it: `p99`, `response p99`, `errors`."""
+        if self.time == "latency":
+            return self.statistic
+        return f"{_TIME_NAMES.get(self.time, self.time)} {self.statistic}"
+
+    @property
+    def title(self) -> str:
+        """Return the name as a column is headed with it; a quantile stays as it is written."""
+        return self.name if self.name in THRESHOLD_QUANTILES else f"{self.name[:1].upper()}{self.name[1:]}"
+
+    @property
+    def measure(self) -> str:
+        """Return the word that says what is measured, as a threshold's does."""
+        return self.time if self.statistic in THRESHOLD_QUANTILES else self.statistic
 
 
 class ThresholdResult(Contract):

@@ -13,7 +13,7 @@ from stepbench.contracts.plan import Plan
 from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import expectation, problems_of, shown, shown_below
-from stepbench.planning.references import application_problems, threshold_problems
+from stepbench.planning.references import application_problems, judge_problems, threshold_problems
 from stepbench.planning.schedule import schedule_problems
 from stepbench.planning.schema import ROOT, node_at, path_text
 
@@ -199,7 +199,7 @@ def parse_expanded(source: str | bytes | Mapping[str, Any]) -> tuple[Plan, tuple
     raise_problems(problems)
     trials = expanded(plan)
     of_trials = (*schedule_problems(trials), *application_problems(trials))
-    raise_problems([*threshold_problems(plan.thresholds, trials), *of_trials])
+    raise_problems([*threshold_problems(plan.thresholds, trials), *judge_problems(plan.judge, trials), *of_trials])
     return plan, trials
 
 

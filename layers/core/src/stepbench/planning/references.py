@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.base import alternatives, near_miss
 from stepbench.contracts.experiment import traits_of
-from stepbench.contracts.threshold_grammar import ThresholdError, parse_threshold
-from stepbench.contracts.thresholds import OF_TRIGGERS
+from stepbench.contracts.threshold_grammar import ThresholdError, parse_judge, parse_threshold
+from stepbench.contracts.thresholds import OF_TRIGGERS, TO_PROCESSED
 from stepbench.contracts.trial import TrialFields
 from stepbench.errors import Problem
 from stepbench.experiments.dataflow.tasks.application import (
@@ -23,7 +23,7 @@ from stepbench.planning.problems import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from stepbench.contracts.thresholds import Threshold
+    from stepbench.contracts.thresholds import Judge, Threshold
     from stepbench.planning.expansion import Expanded
 
 
@@ -34,14 +34,20 @@ class _Planned(NamedTuple):
     arrives: bool
     kinds: frozenset[str]
     transfers: bool = False
+    processed: bool = False
 
     def matches(self, threshold: Threshold) -> bool:
         return (
             (not self.transfers or threshold.statistic in {"errors", "unsent"})
             and threshold.window in {None, self.name}
-            and (self.arrives or threshold.measure not in OF_TRIGGERS)
+            and self.has(threshold)
             and (threshold.kind is None or threshold.kind in self.kinds)
         )
+
+    def has(self, measured: Threshold | Judge) -> bool:
+        """Return whether there is such a measure of it: some are of triggers, one is of a user's own function."""
+        needs_function = measured.measure == TO_PROCESSED
+        return self.processed if needs_function else self.arrives or measured.measure not in OF_TRIGGERS
 
 
 def threshold_problems(texts: Sequence[Any], trials: Sequence[Expanded]) -> list[Problem]:
@@ -59,6 +65,21 @@ def threshold_problems(texts: Sequence[Any], trials: Sequence[Expanded]) -> list
         for threshold in _parsed(text)
         for message, remedy in _problems(threshold, windows)
     ]
+
+
+def judge_problems(text: Any, trials: Sequence[Expanded]) -> list[Problem]:  # noqa: ANN401 -- any JSON
+    """Return a problem if none of the trials has the measure that the run is to be judged by."""
+    try:
+        judge = parse_judge(text) if isinstance(text, str) else None
+    except ThresholdError:
+        return []
+    windows = [window for window in _windows(trials) if not window.transfers]
+    if judge is None or any(window.has(judge) for window in windows):
+        return []
+    whose = "a measured function has (target.function)" if judge.measure == TO_PROCESSED else "triggers and DAGs have"
+    message = f"is {judge.name}, which {whose}, and the plan has none"
+    message = message if windows else "is of events and operations, and the plan has transfers alone"
+    return [Problem("judge", shown(text), message, 'Remove it, or judge by another measure, such as "p99".')]
 
 
 def _parsed(text: Any) -> list[Threshold]:  # noqa: ANN401 -- any JSON
@@ -81,7 +102,8 @@ def _windows(trials: Sequence[Expanded]) -> Iterator[_Planned]:
         kinds = frozenset(kind.name.lower() for kind in mix.kinds) if mix else frozenset()
         for phase in trial.plan.phases:
             for window in phase.all_windows():
-                yield _Planned(window.name, traits.latency.arrives, kinds, not traits.windows)
+                processed = getattr(trial.plan.target, "function", None) is not None
+                yield _Planned(window.name, traits.latency.arrives, kinds, not traits.windows, processed)
 
 
 _NOTHING = (

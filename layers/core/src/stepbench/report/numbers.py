@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
-from stepbench.contracts.experiment import HEADLINE_QUANTILES
+from stepbench.analysis.judged import judged_over_runs
+from stepbench.contracts.experiment import HEADLINE_QUANTILES, QUANTILES
 from stepbench.report import document as doc
 from stepbench.report.run import name_caveat_kind, state_of, trial_labels, window_rows
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.experiment import ExperimentName
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import Caveat, RunSummary, TrialSummary
+    from stepbench.contracts.thresholds import Judge
     from stepbench.report.run import WindowRow
 
 BEYOND = "> drain limit"
@@ -31,10 +33,13 @@ UNITS: Mapping[str, digits.Unit | None] = {
     "d": digits.PLAIN,
     "clients": digits.Unit("clients", 1.0),
     "per_s": digits.PER_S,
-    "share": digits.Unit("%", 100.0),
+    "share": digits.PER_CENT,
+    "usd_per_million": digits.USD_PER_MILLION,
     "mib_per_s": digits.MIB_PER_S,
 }
 """Units of raw estimates, by the names that scripts read, and how they are shown: None for the fitting unit of time."""
+RAW_UNITS = {"throughput": "per_s", "cost": "usd_per_million", "errors": "share", "lost": "share"}
+"""Of measures that are no times, among those that a run may be judged by."""
 
 
 def estimate(
@@ -175,6 +180,17 @@ def quantile(name: str, heading: str = "") -> Field:
     )
 
 
+def judged_by(judge: Judge) -> Field:
+    """Return the measure that the run is judged by, which stands before all others."""
+
+    def cell(row: WindowRow) -> doc.Cell:
+        found = judged_over_runs(judge, [(row.trial, row.window)])
+        metric = f"latency_ms.{judge.name}" if judge.name in QUANTILES else "judged"
+        return estimate(metric, found, RAW_UNITS.get(judge.statistic, "ms"), judge=judge.name)
+
+    return Field(doc.Column(judge.title), cell, _reason)
+
+
 def quantiles() -> tuple[Field, ...]:
     """Return the headline's quantiles."""
     return tuple(map(quantile, HEADLINE_QUANTILES))
@@ -232,6 +248,7 @@ def window_table(
         fields: the columns behind the first.
         notes: what stands below a window's name on a page, beside where it was measured.
     """
+    fields = fields if summary.judge is None else _with_first(judged_by(summary.judge), fields)
     rows: list[doc.Row] = []
     for trial, label, windows in trials_of(summary, experiment):
         data: doc.Data = {"trial": trial.index, "name": trial.name, "store": trial.store}
@@ -244,6 +261,13 @@ def window_table(
             rows.append(doc.Row(_head(trial, label, doc.Span(trial.sides, "provider")), _spread(cells, fields), data))
     columns = (*table.columns, *(field.column for field in fields))
     return table._replace(columns=columns, bodies=doc.body(rows)) if rows else None
+
+
+def _with_first(own: Field, fields: Sequence[Field]) -> tuple[Field, ...]:
+    """Return the fields with one of them, or a further one, before all other measures."""
+    rest = [field for field in fields if field.column.heading != own.column.heading]
+    at = [field.column.heading for field in rest].index(COUNT.column.heading) + 1
+    return (*rest[:at], own, *rest[at:])
 
 
 def _head(trial: TrialSummary, label: str, *notes: doc.Text) -> doc.Cell:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stepbench.contracts.tasks import PreparedTarget
-    from stepbench.contracts.thresholds import Threshold, ThresholdResult
+    from stepbench.contracts.thresholds import Judge, Threshold, ThresholdResult
 
 
 MISSING = "MissingResult"
@@ -56,7 +56,12 @@ class TrialStore:
     emulated: bool
 
 
-def summarise(facts: RunFacts, results: Sequence[TrialResult], thresholds: Sequence[Threshold] = ()) -> RunSummary:
+def summarise(
+    facts: RunFacts,
+    results: Sequence[TrialResult],
+    thresholds: Sequence[Threshold] = (),
+    judged_by: Judge | None = None,
+) -> RunSummary:
     """
     Summarise the run. It is stopped, or failed as soon as one trial is, or succeeded.
 
@@ -74,6 +79,7 @@ def summarise(facts: RunFacts, results: Sequence[TrialResult], thresholds: Seque
         status=status,
         verdict=_verdict(status, judged),
         thresholds=judged,
+        judge=judged_by,
         started_at=facts.started_at.isoformat(),
         finished_at=facts.finished_at.isoformat(),
         trials=trials,

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.analysis.comparability import STORE
-from stepbench.analysis.effects import OF_INTEREST_WORDS
+from stepbench.analysis.effects import COMPARED_QUANTILES, OF_INTEREST_WORDS
+from stepbench.analysis.judged import unit_of
 from stepbench.analysis.pairs import TRIAL
 from stepbench.analysis.verdict_text import describe_share
 from stepbench.analysis.verdicts import take_turns
+from stepbench.contracts.thresholds import COST, SHARED, THROUGHPUT
 from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.run import name_caveat_kind
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 8
 """More sentences are not read; the table below them has all."""
 TERMINAL_LINES = 6
+_MEDIAN = "p50"
 _FOUND = {"lower": "faster", "higher": "slower", "undecided": "undecided"}
 
 
@@ -98,9 +101,14 @@ def _effect_row(effect: Effect) -> tuple[str, str, str, str, str]:
 
 def _value(side: Estimate, measure: str) -> str:
     """Format a side without its interval, for which the table of all comparisons has the room."""
-    if side.value is None or measure != "throughput":
-        return digits.latency(side.value) if side.value is not None else side.reason or digits.NONE
-    return f"{digits.rate(round(side.value))}/s"
+    if side.value is None:
+        return side.reason or digits.NONE
+    if measure == THROUGHPUT:
+        return f"{digits.rate(round(side.value))}/s"
+    if measure in SHARED:
+        return digits.percent(side.value)
+    unit = unit_of(measure)
+    return digits.latency(side.value) if unit is None else f"{digits.rounded(side.value)} {unit.name}"
 
 
 def _found(effect: Effect) -> str:
@@ -112,7 +120,7 @@ def _found(effect: Effect) -> str:
             return ""
         case "unknown":
             return digits.takes(effect.ratio.reason or "") if effect.ratio else ""
-        case "lower" | "higher" if effect.measure == "throughput":
+        case "lower" | "higher" if effect.measure in {THROUGHPUT, COST}:
             return effect.finding
         case finding:
             return "; ".join(filter(None, (_FOUND[finding], effect.to_decide)))
@@ -156,8 +164,8 @@ def _reported(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
 
 
 def _differ(verdicts: Sequence[Verdict]) -> bool:
-    """Return whether one comparison comes to something else for one kind: in its first words, or in size at p50."""
-    ratios = [effect.ratio for each in verdicts if (effect := each.effect("p50")) and effect.ratio]
+    """Return whether one comparison comes to something else for one kind: in its first words, or in size."""
+    ratios = [effect.ratio for each in verdicts if (effect := each.effect(_lead(each))) and effect.ratio]
     lows = [ratio.low for ratio in ratios if ratio.low is not None]
     highs = [ratio.high for ratio in ratios if ratio.high is not None]
     apart = bool(lows and highs) and max(lows) > min(highs)
@@ -217,9 +225,16 @@ def verdict_nodes(summary: RunSummary, latency_title: str) -> Iterator[doc.Node]
 
 def verdict_table(verdicts: Sequence[Verdict], a: str = "first", b: str = "second", caption: str = "") -> doc.Table:
     """Return the comparisons with both sides; Markdown has them in words, with what regressed and what is doubtful."""
+    lead = next(map(_lead, verdicts), _MEDIAN)
     columns = doc.columns(
-        *("Second, against first", doc.more("Runs", outputs=doc.PAGE), doc.more(f"p50, {a}"), doc.more(f"p50, {b}")),
-        *("p50", doc.more("p90"), "p99", doc.Column("Throughput", outputs=doc.PAGE)),
+        *(
+            "Second, against first",
+            doc.more("Runs", outputs=doc.PAGE),
+            doc.more(f"{lead}, {a}"),
+            doc.more(f"{lead}, {b}"),
+        ),
+        *(doc.more(name) if name == "p90" != lead else name for name in _ratios(lead)),
+        *(doc.Column("Throughput", outputs=doc.PAGE) for _ in range(lead != THROUGHPUT)),
         doc.words("Remarks", outputs=("markdown",)),
         short="comparison",
     )
@@ -228,22 +243,36 @@ def verdict_table(verdicts: Sequence[Verdict], a: str = "first", b: str = "secon
 
 
 def _verdict_row(verdict: Verdict, number: int) -> doc.Row:
-    p50, runs = verdict.effect("p50"), f"{verdict.b.runs} against {verdict.a.runs}"
-    effects = [verdict.effect(name) for name in ("p50", "p90", "p99")]
-    throughput = verdict.effect("throughput")
+    lead, runs = _lead(verdict), f"{verdict.b.runs} against {verdict.a.runs}"
+    own, throughput = verdict.effect(lead), verdict.effect(THROUGHPUT)
+    rate = numbers.estimate("throughput.ratio", throughput.ratio if throughput else None, "ratio")
     remarks: list[doc.Text] = [doc.Span(f"{effect.measure} regressed", "strong") for effect in regressions(verdict)]
     remarks += [verdict.unlike] if verdict.unlike else []
     remarks += [f"doubtful: {name_caveat_kind(kind)}" for kind in verdict.doubts]
     cells = (
         numbers.value("runs", verdict.b.runs, runs),
-        numbers.estimate("p50.a", p50.a if p50 else None)._replace(line=digits.latency(p50.a.value if p50 else None)),
-        numbers.estimate("p50.b", p50.b if p50 else None)._replace(line=digits.latency(p50.b.value if p50 else None)),
-        *map(_ratio, effects),
-        numbers.estimate("throughput.ratio", throughput.ratio if throughput else None, "ratio"),
+        _side(f"{lead}.a", lead, own.a if own else None),
+        _side(f"{lead}.b", lead, own.b if own else None),
+        *(_ratio(verdict.effect(name)) for name in _ratios(lead)),
+        *(rate for _ in range(lead != THROUGHPUT)),
         doc.Cell(doc.joined(remarks, ", ")),
     )
     data = {"verdict": number, **_sides(verdict), "kind": verdict.kind or None}
     return doc.Row(doc.Cell(_subject(verdict), line=verdict.subject), cells, data)
+
+
+def _lead(verdict: Verdict) -> str:
+    """Return the measure whose two sides stand in the table."""
+    return verdict.judged or _MEDIAN
+
+
+def _ratios(lead: str) -> tuple[str, ...]:
+    return (lead, *(name for name in COMPARED_QUANTILES if name != lead))
+
+
+def _side(metric: str, measure: str, side: Estimate | None) -> doc.Cell:
+    cell = numbers.estimate(metric, side, numbers.RAW_UNITS.get(measure, "ms"))
+    return cell._replace(line=digits.NONE if side is None else _value(side, measure))
 
 
 def _ratio(effect: Effect | None) -> doc.Cell:

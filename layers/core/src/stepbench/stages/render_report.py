@@ -16,7 +16,7 @@ from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.result import TrialResult
 from stepbench.contracts.runs import RunRequest
 from stepbench.contracts.tasks import PreparedTarget, RemainingObjects, TornDown
-from stepbench.contracts.threshold_grammar import parse_threshold
+from stepbench.contracts.threshold_grammar import parse_judge, parse_threshold
 from stepbench.errors import PlanError, StepbenchError
 from stepbench.experiments.dataflow.analysis.media import dag_replications, medium_answers
 from stepbench.experiments.dataflow.sentences import with_remaining
@@ -46,7 +46,7 @@ from stepbench.stages.run_manifest import add_costs, run_manifest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import RunSummary, TrialSummary
+    from stepbench.contracts.result import RunSummary
     from stepbench.contracts.runs import RenderReportInput, RenderReportOutput
     from stepbench.services import Services
     from stepbench.stages.run_regressions import RunRegressions
@@ -79,8 +79,9 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     )
     parsed = _parsed(plan)
     thresholds = [parse_threshold(text) for text in parsed.thresholds] if parsed else []
-    summary = summarise(facts, results, thresholds)
-    over_trials = {**_over_trials(parsed, specs, summary.trials), "clock_checks": clock_checks(specs, results)}
+    judge = parse_judge(parsed.judge) if parsed and parsed.judge else None
+    summary = summarise(facts, results, thresholds, judge)
+    over_trials = {**_over_trials(parsed, specs, summary), "clock_checks": clock_checks(specs, results)}
     summary = add_costs(summary.model_copy(update=over_trials), services)
     manifest = run_manifest(task.run_id, summary.trials, services)
     found = _regressions(summary, services)
@@ -92,10 +93,11 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     return output if found is None else with_regressions(output, found.announced, confirm=found.confirm)
 
 
-def _over_trials(plan: Plan | None, specs: Sequence[TrialSpec], trials: Sequence[TrialSummary]) -> dict[str, object]:
+def _over_trials(plan: Plan | None, specs: Sequence[TrialSpec], summary: RunSummary) -> dict[str, object]:
     """Return what a summary says of all trials together; of a plan that cannot be read, what trials say themselves."""
+    trials = summary.trials
     listed = group_names(plan) if plan else ()  # in the order of the plan, since trials may be shuffled
-    verdicts = plan_verdicts(trials, listed)
+    verdicts = plan_verdicts(trials, listed, summary.judge)
     found = {
         "groups": group_results(trials, listed),
         "scaling": scaling_curves(trials, listed),

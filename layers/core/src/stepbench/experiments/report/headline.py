@@ -14,6 +14,7 @@ import json
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.analysis.judged import describe, first_sentence, judged_over_runs
 from stepbench.contracts.experiment import EXECUTION_LATENCY
 from stepbench.contracts.runs import RenderReportOutput
 from stepbench.errors import BLANKS, printable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.findings import StoppedPhase
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import RunSummary, TrialSummary
+    from stepbench.contracts.thresholds import Judge
     from stepbench.report import document as doc
     from stepbench.report.run import WindowRow
 
@@ -48,15 +50,16 @@ def headline_tables(summary: RunSummary) -> Iterator[doc.Table]:
     yield from filter(None, (experiment.report.headline(summary) for experiment in experiments()))
 
 
-def describe_window(row: WindowRow) -> str:
-    """Answer for one window in a sentence."""
-    return experiment_of(row.trial.experiment).report.describe_window(row)
+def describe_window(row: WindowRow, judge: Judge | None = None) -> str:
+    """Answer for one window in a sentence, after what the run is judged by."""
+    said = experiment_of(row.trial.experiment).report.describe_window(row)
+    return f"{first_sentence(judge, [(row.trial, row.window)])}{said}"
 
 
 def headline_lines(summary: RunSummary) -> tuple[str, ...]:
     """Return which thresholds were missed or not decided, and one line a trial: name, n, p50 with interval, lost."""
     labels = trial_labels(summary.trials)
-    lines = tuple(_line(trial, label) for trial, label in zip(summary.trials, labels, strict=True))
+    lines = tuple(_line(trial, label, summary.judge) for trial, label in zip(summary.trials, labels, strict=True))
     return (*_thresholds(summary), *describe_media(summary), *lines)
 
 
@@ -80,14 +83,17 @@ def describe_status(summary: RunSummary) -> str:
     return "; ".join((summary.status, *_thresholds(summary)))
 
 
-def _line(trial: TrialSummary, label: str) -> str:
+def _line(trial: TrialSummary, label: str, judge: Judge | None) -> str:
     state = state_of(trial)
     head = label if state == "complete" else f"{label} ({state})"
     if trial.failure:
         head += f": {trial.failure.error}"
     named = tuple(zip(trial.windows, window_labels(trial), strict=True))
     p50 = f"{EXECUTION_LATENCY.name} p50" if trial.dataflow is not None else "p50"
-    parts = [_window(window, name if len(named) > 1 else "", p50) for window, name in named[:_WINDOWS_PER_LINE]]
+    parts = [
+        _window(window, name if len(named) > 1 else "", p50, _judged(judge, trial, window))
+        for window, name in named[:_WINDOWS_PER_LINE]
+    ]
     if len(named) > _WINDOWS_PER_LINE:
         parts.append(f"and {digits.counted(len(named) - _WINDOWS_PER_LINE, 'more window')}")
     parts.extend(map(_ending, trial.stopped[:_WINDOWS_PER_LINE]))
@@ -104,8 +110,13 @@ def _line(trial: TrialSummary, label: str) -> str:
     return f"{head}: {', '.join(parts)}" if parts else head
 
 
-def _window(window: WindowResult, name: str, p50: str) -> str:
-    text = f"n {digits.count(window.n)}, {p50} {digits.shown(window.latency_ms.p50)}"
+def _judged(judge: Judge | None, trial: TrialSummary, window: WindowResult) -> str:
+    return f"{describe(judge, judged_over_runs(judge, [(trial, window)]))}, " if judge else ""
+
+
+def _window(window: WindowResult, name: str, p50: str, first: str) -> str:
+    median = f", {p50} {digits.shown(window.latency_ms.p50)}" if not first.startswith("p50") else ""
+    text = f"{first}n {digits.count(window.n)}{median}"
     if window.latency_ms.p50.fell_behind:
         text += f" ({window.latency_ms.p50.reason})"
     if window.operations is not None:

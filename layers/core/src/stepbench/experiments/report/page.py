@@ -15,6 +15,7 @@ from jinja2 import PackageLoader
 from markupsafe import Markup
 
 from stepbench import digits
+from stepbench.analysis.judged import first_sentence
 from stepbench.contracts.experiment import ExperimentName
 from stepbench.experiments.registry import experiment_of, experiments
 from stepbench.experiments.report.headline import describe_window, headline_tables
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.documents import Manifest
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
+    from stepbench.contracts.thresholds import Judge
     from stepbench.experiments.protocol import Report
     from stepbench.report.figures import Drawing
     from stepbench.report.groups import TrialGroup
@@ -202,14 +204,15 @@ def answers(summary: RunSummary, groups: Sequence[TrialGroup]) -> tuple[tuple[st
     for row in window_rows(summary.trials):
         place = (row.trial.index, row.window.phase, row.window.name)
         if place in firsts:
-            found.append((firsts[place].label, row.trial, describe_group(firsts[place])))
+            found.append((firsts[place].label, row.trial, describe_group(firsts[place], summary.judge)))
         elif place not in others:
-            found.append((row.label, row.trial, describe_window(row)))
+            found.append((row.label, row.trial, describe_window(row, summary.judge)))
     return tuple(found)
 
 
-def describe_group(group: TrialGroup) -> str:
-    """Describe the median and another quantile over the runs, with their ranges, and how many events never arrived."""
+def describe_group(group: TrialGroup, judge: Judge | None = None) -> str:
+    """Describe median and another quantile over the runs, behind what they are judged by, and what came to nothing."""
+    first = first_sentence(judge, [(run.trial, run.window) for run in group.runs])
     parts = []
     for name, words in (("p50", "Median"), ("p99" if group.operations else "p90", "")):
         over = group.quantile_over_runs(name).shown
@@ -218,7 +221,7 @@ def describe_group(group: TrialGroup) -> str:
             parts.append(f"{words or name} {over.value} {over.unit} ({'; '.join(filter(None, within))})")
         else:
             parts.append(f"{words or name}: {over.note}")
-    return f"{', '.join(parts)}, over {digits.counted(len(group.runs), 'run')}; {_came_to_nothing(group)}."
+    return f"{first}{', '.join(parts)}, over {digits.counted(len(group.runs), 'run')}; {_came_to_nothing(group)}."
 
 
 def _came_to_nothing(group: TrialGroup) -> str:

@@ -1,0 +1,153 @@
+"""
+The measure that a run is judged by (`judge`): of a window, of several runs together, and of one side against another.
+
+Nothing else decides which number an answer begins with. In plain Python, since the report's function starts without
+NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench import digits
+from stepbench.analysis.effects import NO_LIMIT, ONE_RATE, Runs, compare_shares, exact_effect, quantile_effect, share
+from stepbench.analysis.thresholds import latency_of, of_latency
+from stepbench.contracts.across_trials import Effect
+from stepbench.contracts.experiment import QUANTILES
+from stepbench.contracts.measures import Estimate
+from stepbench.contracts.thresholds import COST, SHARED, THROUGHPUT
+from stepbench.stats.over_runs import MIN_RUNS, mean_over_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.result import TrialSummary
+    from stepbench.contracts.thresholds import Judge, Shared
+
+ONE_COST = "a cost has an interval over three runs or more"
+NOT_MEASURED = "not measured"
+WHOLE_TRIALS = "known of whole trials alone"
+_MILLION = 1_000_000
+_BY_RUNS = {NO_LIMIT, ONE_RATE, ONE_COST}
+_OVER_RUNS = f"{MIN_RUNS} runs of it (repeats) have one"
+
+
+def judged_over_runs(judge: Judge, runs: Sequence[tuple[TrialSummary, WindowResult]]) -> Estimate:
+    """Return the measure in one window of a trial's runs, one at least: their geometric mean, of shares the sum's."""
+    windows = [window for _, window in runs]
+    if (shared := _shared(judge)) is not None:
+        if shared == "lost" and any(window.operations for window in windows):
+            return Estimate(value=None, reason=NOT_MEASURED)
+        return share(shared, Runs(windows))
+    found = _of_runs(judge, Runs(windows, None, [cost_per_million(trial) for trial, _ in runs]))
+    if len(found) == 1:
+        return found[0]
+    if judge.statistic in QUANTILES:
+        return mean_over_runs(found)
+    return mean_over_runs([each.model_copy(update={"low": each.value, "high": each.value}) for each in found])
+
+
+def cost_per_million(trial: TrialSummary) -> Estimate:
+    """Return the dollars of store and trigger for a million events that the trial sent, warm-up included."""
+    cost, accounts = trial.cost_usd, [each for each in (trial.accounting, trial.warm_up) if each is not None]
+    sent = sum(each.sent for each in accounts)
+    if cost.actual is None or not sent:
+        return Estimate(value=None, reason="nothing was counted")
+    if missing := {"store", "trigger"} & set(cost.incomplete):
+        return Estimate(value=None, reason=f"not all of {digits.listed(sorted(missing))} is known")
+    return Estimate(value=cost.of("store", "trigger") / sent * _MILLION, reason=ONE_COST)
+
+
+def put_first(judge: Judge | None, effects: Sequence[Effect], b: Runs, a: Runs, *, paired: bool) -> tuple[Effect, ...]:
+    """
+    Return the effect on the measure first, the others after it; without a measure as they are.
+
+    Args:
+        judge: the measure.
+        effects: of b against a.
+        b: the side that is judged.
+        a: what it is set against.
+        paired: they are two windows of the same runs.
+    """
+    if judge is None:
+        return tuple(effects)
+    return _effect(judge, b, a, paired=paired), *(each for each in effects if each.measure != judge.name)
+
+
+def shown(judge: Judge, estimate: Estimate) -> digits.Shown:
+    """Format the measure in its unit."""
+    return digits.shown(estimate, unit_of(judge.statistic))
+
+
+def unit_of(measure: str) -> digits.Unit | None:
+    """Return the unit of what an effect or a judge names; None for the fitting unit of time."""
+    if measure in SHARED:
+        return digits.PER_CENT
+    return {THROUGHPUT: digits.PER_S, COST: digits.USD_PER_MILLION}.get(measure)
+
+
+def describe(judge: Judge, estimate: Estimate) -> str:
+    """Return the measure as an answer begins with it; where it has no interval, with the run that would decide it."""
+    found = shown(judge, estimate)
+    if not found.value:
+        return f"{judge.name}: {found.note}"
+    if not found.note:
+        return f"{judge.name} {found.in_sentence()}"
+    value = digits.Shown(f"{digits.UNSURE}{found.value}", found.unit, "", "").in_sentence()
+    return f"{judge.name} {value} (no interval: {what_decides(found.note)})"
+
+
+def first_sentence(judge: Judge | None, runs: Sequence[tuple[TrialSummary, WindowResult]]) -> str:
+    """Return the sentence that an answer on a window of some runs begins with, and a blank; or nothing."""
+    if judge is None:
+        return ""
+    said = describe(judge, judged_over_runs(judge, runs))
+    return f"{said if said.startswith('p') else said[:1].upper() + said[1:]}. "
+
+
+def what_decides(reason: str) -> str:
+    """Return which run would have an interval, or what hinders it."""
+    times = digits.times_longer(reason)
+    if times is not None:
+        return f"a run {digits.longer(times)} decides it"
+    return _OVER_RUNS if reason in _BY_RUNS else reason
+
+
+def _shared(judge: Judge) -> Shared | None:
+    return next((each for each in SHARED if each == judge.statistic), None)
+
+
+def _of_runs(judge: Judge, runs: Runs) -> list[Estimate]:
+    """Return each run's estimate of what is no share; none where the runs' costs are not known apart."""
+    match judge.statistic:
+        case "cost":
+            return list(runs.costs)
+        case "throughput":
+            return [Estimate(value=window.throughput_per_s, reason=ONE_RATE) for window in runs.windows]
+        case statistic:
+            return [_of_window(judge, window, runs, statistic) for window in runs.windows]
+
+
+def _of_window(judge: Judge, window: WindowResult, runs: Runs, statistic: str) -> Estimate:
+    latency = latency_of(judge.time, window, window.of_kind(runs.kind))
+    if latency is None:
+        return Estimate(value=None, reason=NOT_MEASURED)
+    if statistic in QUANTILES:
+        found: Estimate = getattr(latency, statistic)
+        return found
+    largest = of_latency(latency, statistic)
+    return largest if largest.reason else largest.model_copy(update={"reason": NO_LIMIT})
+
+
+def _effect(judge: Judge, b: Runs, a: Runs, *, paired: bool) -> Effect:
+    if (shared := _shared(judge)) is not None:
+        return compare_shares(shared, b, a)
+    sides = _of_runs(judge, b), _of_runs(judge, a)
+    if not all(sides):
+        nothing = Estimate(value=None, reason=WHOLE_TRIALS)
+        return Effect(measure=judge.name, a=nothing, b=nothing, ratio=nothing, finding="unknown")
+    if judge.statistic in QUANTILES:
+        return quantile_effect(judge.name, *sides, paired=paired)
+    why = next((each.reason for side in sides for each in side if each.reason), "")
+    return exact_effect(judge.name, *sides, why, paired=paired)
