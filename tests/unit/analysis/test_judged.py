@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.samples.comparisons import SHORT, estimate, run, trial, window
 
@@ -17,7 +19,7 @@ from stepbench.contracts.threshold_grammar import parse_judge
 CHANGED = {"p99": estimate(40), "max": 90.0}
 
 
-def with_p99(p99: Estimate, p50_ms: float = 5, largest_ms: float = 60, **changes: object) -> WindowResult:
+def with_p99(p99: Estimate, p50_ms: float = 5, largest_ms: float = 60, **changes: Any) -> WindowResult:  # noqa: ANN401 -- a window's fields
     """Build a window with this p99 and maximum."""
     found = window(estimate(p50_ms), **changes)
     update = {"p99": p99, "max": largest_ms, "missing": 0}

@@ -17,7 +17,7 @@ from stepbench.contracts.measures import Estimate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.across_trials import Finding, LatencyMeasure
+    from stepbench.contracts.across_trials import Finding
     from stepbench.contracts.measures import WindowResult
 
 NAMES = Names("batching window s 300", "batching window s 60")
@@ -33,16 +33,14 @@ UNTIL = (
 CAUSES = (None, OtherCause("though the load rose", ""), OtherCause("by less than a bare trigger takes", ""))
 
 
-def quantile(
-    measure: LatencyMeasure, ratio: float, finding: Finding, to_decide: str = "", half_width: float = 0.1
-) -> Effect:
+def quantile(measure: str, ratio: float, finding: Finding, to_decide: str = "", half_width: float = 0.1) -> Effect:
     """Build an effect on a quantile."""
     b, a = estimate(1_234.5 * ratio), estimate(1_234.5)
     found = estimate(ratio, half_width)
     return Effect(measure=measure, a=a, b=b, ratio=found, finding=finding, to_decide=to_decide)
 
 
-def unknown(measure: LatencyMeasure, b: Estimate, a: Estimate, finding: Finding = "unknown") -> Effect:
+def unknown(measure: str, b: Estimate, a: Estimate, finding: Finding = "unknown") -> Effect:
     """Build an effect without an interval."""
     over = b.value / a.value if a.value and b.value else None
     ratio = Estimate(value=over, reason=b.reason or a.reason)
@@ -55,7 +53,7 @@ def share(measure: Literal["lost", "errors"], finding: Finding) -> Effect:
     return Effect(measure=measure, a=a, b=b, difference=a, finding=finding)
 
 
-def kinds(measure: LatencyMeasure) -> Iterator[Effect]:
+def kinds(measure: str) -> Iterator[Effect]:
     """Yield every kind of effect on a quantile."""
     yield quantile(measure, 1 / 3.2, "lower")
     yield quantile(measure, 1_123.4, "higher")

@@ -211,7 +211,7 @@ def latency_of(time: Time, window: WindowResult, kind: KindResult | None) -> Lat
         "after_ack": window.after_ack_ms,
         "write_response": window.response_write_ms if of_trigger else None,
         "lateness": window.lateness_ms,
-        TO_PROCESSED: getattr(getattr(window, "handler", None), "to_processed_ms", None),
+        TO_PROCESSED: window.handler.to_processed_ms if window.handler else None,
     }
     return times[time]
 
