@@ -9,7 +9,9 @@ from tests.samples.estimates import present
 from tests.samples.finished_trials import AnalysedTrial
 from tests.samples.measured_functions import MeasuredTrial
 
+from stepbench.analysis.thresholds import judge
 from stepbench.contracts.invocations import Redelivered
+from stepbench.contracts.threshold_grammar import parse_threshold
 
 if TYPE_CHECKING:
     from stepbench.contracts.measures import HandlerResult
@@ -96,6 +98,25 @@ def test_concurrency_counts_what_runs_on_from_the_second_before() -> None:
     first = round((start_ns - trial.records.start_of(0)) / 10**9)
     assert [points[first + second].at_once for second in range(3)] == [2, 2, 2]
     assert [points[first + second].began for second in range(3)] == [2, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "state", "value"),
+    [
+        ("handler p50 < 5 ms", "passed", 3),
+        ("handler p99 < 50 ms", "failed", None),  # of the ten that never ended
+        ("to_processed p50 < 1 s", "passed", 283),
+        ("to_processed p50 < 200 ms", "failed", 283),
+        ("failed_in_handler == 0", "failed", 10),
+        ("failed_in_handler <= 5 %", "passed", 0.05),
+    ],
+)
+def test_thresholds_limit_what_the_function_does(
+    result: TrialResult, threshold: str, state: str, value: float | None
+) -> None:
+    """A function that is late or loses events fails a build."""
+    (found,) = judge([parse_threshold(threshold)], [result.summary])
+    assert (found.state, found.value) == (state, None if value is None else pytest.approx(value))
 
 
 def test_other_trials_have_none_of_it() -> None:

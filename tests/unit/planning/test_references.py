@@ -57,6 +57,13 @@ def test_an_execution_arrives_as_an_event_does(threshold: str) -> None:
     assert parse_plan(plan(threshold, dataflow_trial())).thresholds == (threshold,)
 
 
+def test_limits_of_a_measured_function_take_one() -> None:
+    """Of the stack's receiver nobody knows when it was done."""
+    measured = {**TRIGGER, "target": {"store": "dynamodb", "function": {"name": "orders"}}, "drain_limit_s": 600}
+    for threshold in ("handler p99 < 50 ms", "to_processed p99 < 1 s", "failed_in_handler == 0"):
+        assert parse_plan(plan(threshold, measured)).thresholds == (threshold,)
+
+
 def test_a_window_that_only_a_matrix_makes_is_known() -> None:
     """Names are looked for in the trials as they are run."""
     trial = {**TRIGGER, "matrix": {"phases[1].windows[1].name": ["late", "later"]}}
@@ -78,6 +85,8 @@ def test_a_window_that_only_a_matrix_makes_is_known() -> None:
             "limits after_ack, which triggers and DAGs have",
             "latency, response, service",
         ),
+        ("failed_in_handler == 0", [TRIGGER], "which only a measured function has", "target.function"),
+        ("to_processed p99 < 1 s", [OPERATIONS], "limits to_processed, which triggers", "latency, response, service"),
         ("p99 of read in after < 2 ms", [TRIGGER, OPERATIONS], "is about no window", "name less in it"),
     ],
 )

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.samples.finished_trials import GAP, FinishedTrial, watched_with_a_gap
+from tests.samples.measured_functions import MS, MeasuredTrial
 from tests.samples.records import column_header, writer_rows
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.samples.transfers import row
@@ -110,6 +111,19 @@ def test_the_file_says_what_it_holds() -> None:
     assert list(module.events_file(arrive=True).metadata) == [key.decode() for key in schema.metadata]
     assert (schema.metadata[b"store"], schema.metadata[b"run_id"]) == (b"dynamodb", b"run-1")
     assert file.metadata.row_group(0).column(5).compression == "ZSTD"
+
+
+def test_a_measured_function_s_file_says_when_each_event_was_done() -> None:
+    """Batch 7 of ten had its last four records processed at the second try; the one of batch 9 never ended."""
+    trial = MeasuredTrial()
+    file, _ = export(trial.memory, trial.ref)
+    assert file.schema_arrow.names[-5:] == ["t5_ns", "handler_ns", "processed", "tries", "processings"]
+    rows = [row for row in file.read().to_pylist() if row["phase"] == "steady"]
+    assert [(row["tries"], row["processings"]) for row in rows[74:78]] == [(1, 1), (1, 1), (2, 1), (2, 1)]
+    assert [rows[77][name] for name in ("handler_ns", "processed")] == [3 * MS, True]
+    assert rows[77]["t5_ns"] - rows[77]["t4_ns"] == 61_003 * MS
+    assert [rows[90][name] for name in ("t5_ns", "handler_ns", "processed", "tries")] == [None, None, False, 1]
+    assert (rows[120]["tries"], rows[120]["processings"]) == (1, 2)
 
 
 def test_the_file_says_which_rows_are_in_which_window() -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 NOTHING_SENT = "nothing was sent"
 NOTHING_DUE = "nothing was due"
 NOTHING_ACKNOWLEDGED = "nothing was acknowledged"
+NOTHING_ARRIVED = "nothing arrived"
 NOTHING_MEASURED = "nothing was measured"
 NO_WINDOW = "nothing that it is about was measured"
 NOT_COUNTED = "not counted by window in this version's records"
@@ -156,7 +157,7 @@ def _estimate(threshold: Threshold, window: WindowResult, *, completes: bool) ->
             return _unsent(threshold, window)
         case "throughput":
             return _throughput(threshold, window)
-        case "lost" | "duplicates":
+        case "lost" | "duplicates" | "failed_in_handler":
             return _arrivals(threshold, window)
         case statistic:
             latency = latency_of(threshold.time, window, kind)
@@ -188,8 +189,14 @@ def _throughput(threshold: Threshold, window: WindowResult) -> Estimate:
 
 
 def _arrivals(threshold: Threshold, window: WindowResult) -> Estimate | None:
-    """Return how many events of a trigger were lost, or arrived again, or which share of the acknowledged ones."""
-    if window.operations is not None:
+    """
+    Return how many events of a trigger were lost, or arrived again, or which share of the acknowledged ones.
+
+    Likewise of those that arrived, how many a measured function has not processed; None where there is no such window.
+    """
+    if threshold.statistic == "failed_in_handler" and (found := window.handler) is not None:
+        return _counted(threshold, found.failed_in_handler, found.arrived, NOTHING_ARRIVED)
+    if window.operations is not None or threshold.statistic == "failed_in_handler":
         return None
     count = window.lost if threshold.statistic == "lost" else window.duplicates
     if count is None:
@@ -212,6 +219,7 @@ def latency_of(time: Time, window: WindowResult, kind: KindResult | None) -> Lat
         "write_response": window.response_write_ms if of_trigger else None,
         "lateness": window.lateness_ms,
         TO_PROCESSED: window.handler.to_processed_ms if window.handler else None,
+        "handler": window.handler.handler_ms if window.handler else None,
     }
     return times[time]
 

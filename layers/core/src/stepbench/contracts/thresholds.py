@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 DEFAULTS = ("errors < 1 %", "unsent < 1 %")
 """What a run has to keep to whose plan says nothing else: it has measured what it was to measure."""
-Time = Literal["latency", "response", "service", "after_ack", "write_response", "lateness", "to_processed"]
+Time = Literal["latency", "response", "service", "after_ack", "write_response", "lateness", "to_processed", "handler"]
 Quantile = Literal["p50", "p90", "p95", "p99", "p999", "max"]
-Counted = Literal["errors", "unsent", "lost", "duplicates"]
+Counted = Literal["errors", "unsent", "lost", "duplicates", "failed_in_handler"]
 Comparison = Literal["<", "<=", ">", ">=", "=="]
 Quantity = Literal["ms", "share", "events", "per_s"]
 
@@ -40,7 +40,9 @@ _HOLDS: Mapping[Comparison, Callable[[float, float], bool]] = dict(
     zip(COMPARISONS, (operator.lt, operator.le, operator.gt, operator.ge, operator.eq), strict=True)
 )
 KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
-OF_TRIGGERS = frozenset({"after_ack", "write_response", TO_PROCESSED, "lost", "duplicates"})
+OF_FUNCTIONS = frozenset({TO_PROCESSED, "handler", "failed_in_handler"})
+"""Words of what only a measured function has."""
+OF_TRIGGERS = frozenset({"after_ack", "write_response", "lost", "duplicates", *OF_FUNCTIONS})
 """Words of what only a trigger or a DAG has: an arrival, or what was written before it."""
 OF_KINDS = ("latency", "response", "service", "errors")
 """Words of what is known of each kind of operation by itself."""
@@ -94,6 +96,7 @@ _TIME_NAMES: Mapping[Time, str] = {
     "after_ack": "after-ack",
     "write_response": "write response",
     TO_PROCESSED: "time to processed",
+    "handler": "handler time",
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepbench.contracts.base import alternatives, near_miss
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.threshold_grammar import ThresholdError, parse_judge, parse_threshold
-from stepbench.contracts.thresholds import OF_TRIGGERS, TO_PROCESSED
+from stepbench.contracts.thresholds import OF_FUNCTIONS, OF_TRIGGERS
 from stepbench.contracts.trial import TrialFields
 from stepbench.errors import Problem
 from stepbench.experiments.dataflow.tasks.application import (
@@ -28,13 +28,17 @@ if TYPE_CHECKING:
 
 
 class _Planned(NamedTuple):
-    """A measured window of a plan: its name, whether its events arrive, otherwise its kinds of operations."""
+    """
+    A measured window of a plan: its name, whether its events arrive, otherwise its kinds of operations.
+
+    function: whether they arrive at a measured function.
+    """
 
     name: str
     arrives: bool
     kinds: frozenset[str]
     transfers: bool = False
-    processed: bool = False
+    function: bool = False
 
     def matches(self, threshold: Threshold) -> bool:
         return (
@@ -45,9 +49,10 @@ class _Planned(NamedTuple):
         )
 
     def has(self, measured: Threshold | Judge) -> bool:
-        """Return whether there is such a measure of it: some are of triggers, one is of a user's own function."""
-        needs_function = measured.measure == TO_PROCESSED
-        return self.processed if needs_function else self.arrives or measured.measure not in OF_TRIGGERS
+        """Return whether there is such a measure of it: some are of triggers, others of a user's own function."""
+        if measured.measure in OF_FUNCTIONS:
+            return self.function
+        return self.arrives or measured.measure not in OF_TRIGGERS
 
 
 def threshold_problems(texts: Sequence[Any], trials: Sequence[Expanded]) -> list[Problem]:
@@ -76,7 +81,7 @@ def judge_problems(text: Any, trials: Sequence[Expanded]) -> list[Problem]:  # n
     windows = [window for window in _windows(trials) if not window.transfers]
     if judge is None or any(window.has(judge) for window in windows):
         return []
-    whose = "a measured function has (target.function)" if judge.measure == TO_PROCESSED else "triggers and DAGs have"
+    whose = "a measured function has (target.function)" if judge.measure in OF_FUNCTIONS else "triggers and DAGs have"
     message = f"is {judge.name}, which {whose}, and the plan has none"
     message = message if windows else "is of events and operations, and the plan has transfers alone"
     return [Problem("judge", shown(text), message, 'Remove it, or judge by another measure, such as "p99".')]
@@ -100,10 +105,10 @@ def _windows(trials: Sequence[Expanded]) -> Iterator[_Planned]:
         traits = traits_of(trial.plan.experiment)
         mix = trial.plan.workload.mix if trial.plan.workload else None
         kinds = frozenset(kind.name.lower() for kind in mix.kinds) if mix else frozenset()
+        function = trial.plan.target.function is not None
         for phase in trial.plan.phases:
             for window in phase.all_windows():
-                processed = getattr(trial.plan.target, "function", None) is not None
-                yield _Planned(window.name, traits.latency.arrives, kinds, not traits.windows, processed)
+                yield _Planned(window.name, traits.latency.arrives, kinds, not traits.windows, function)
 
 
 _NOTHING = (
@@ -121,6 +126,9 @@ def _problems(threshold: Threshold, windows: Sequence[_Planned]) -> list[tuple[s
     if threshold.measure in OF_TRIGGERS and not any(window.arrives for window in windows):
         remedy = "Remove it; of operations there are latency, response, service, lateness, errors and throughput."
         found.append((f"limits {threshold.measure}, which triggers and DAGs have, and the plan has none", remedy))
+    elif threshold.measure in OF_FUNCTIONS and not any(window.function for window in windows):
+        remedy = "Remove it, or name the function in target.function."
+        found.append((f"limits {threshold.measure}, which only a measured function has", remedy))
     return found or [_NOTHING]
 
 

@@ -101,10 +101,10 @@ OUTCOMES = ("ok", "failed", "unknown", "unsent", "unrecorded")
 _KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
 
 
-def events_file(*, arrive: bool) -> FileSchema:
-    """Return what files of events hold: of events that arrive, or of operations."""
+def events_file(*, arrive: bool, processed: bool = False) -> FileSchema:
+    """Return what files of events hold: of events that arrive, at a measured function or not, or of operations."""
     return FileSchema(
-        (*_OFFERED, *((*_ARRIVALS, *_PROCESSING) if arrive else _OPERATIONS)),
+        (*_OFFERED, *(_ARRIVALS if arrive else _OPERATIONS), *(_PROCESSING if processed else ())),
         "Stepbench: one row for each event that a trial offered, by ascending t0, warm-ups included. "
         "Times are ns since 1970-01-01 UTC; every column has a unit, a description, and when it is null.",
         version=1,
@@ -168,11 +168,15 @@ def _phases(records: TrialRecords) -> Iterator[dict[str, Any]]:
 
 
 def _write(path: Path, spec: TrialSpec, joined: Joined, facts: dict[str, str]) -> int:
-    file, names = events_file(arrive=joined.grid.arrives), _table(spec, joined.part(0, 0)).column_names
+    file, names = _file_of(joined), _table(spec, joined.part(0, 0)).column_names
     with FileWriter(path, file, facts, names) as writer:
         for table in _in_order(spec, joined):
             writer.add(table)
     return writer.written
+
+
+def _file_of(joined: Joined) -> FileSchema:
+    return events_file(arrive=joined.grid.arrives, processed=joined.processing is not None)
 
 
 def _in_order(spec: TrialSpec, joined: Joined) -> Iterator[pa.Table]:
@@ -211,7 +215,7 @@ def _due_between(events: Joined, first_ns: int, end_ns: int) -> tuple[Joined, ND
 
 def _table(spec: TrialSpec, joined: Joined) -> pa.Table:
     grid, slot, attempt = joined.grid, joined.slot, joined.attempt
-    file = events_file(arrive=grid.arrives)
+    file = _file_of(joined)
     columns = {
         "phase": _text([phase.name for phase in spec.plan.phases], grid.phase[slot]),
         "writer": grid.writer[slot],
