@@ -239,10 +239,12 @@ def _read_dynamodb(record: dict[str, Any], index: int, t4_ns: int) -> Arrival | 
 def _written_event(change: dict[str, Any]) -> EventId | None:
     """Return the event that a record of a stream names: by its value, its key, or another attribute of the item."""
     image = change["NewImage"]
-    texts = [image.get(VALUE_ATTRIBUTE, _NO_TEXT).get("S", "")]
-    texts += (value["S"] for value in change.get("Keys", _NO_TEXT).values() if "S" in value)
-    found = next((event for event in map(parse_event_id, texts) if event), None)
-    update = next((key for key in map(parse_update_key, texts[1:]) if key), None)
+    found = parse_event_id(image[VALUE_ATTRIBUTE].get("S", "")) if VALUE_ATTRIBUTE in image else None
+    if found:
+        return found
+    keys = [value["S"] for value in change.get("Keys", _NO_TEXT).values() if "S" in value]
+    found = next((event for event in map(parse_event_id, keys) if event), None)
+    update = next((key for key in map(parse_update_key, keys) if key), None)
     if found or update is None:
         return found
     named = (parse_event_id(value["S"]) for value in image.values() if "S" in value)
