@@ -75,7 +75,7 @@ def test_facts_that_somebody_gives_are_not_believed() -> None:
     ("values", "files", "path", "value", "message"),
     [
         ({"key": KEY}, {}, "key", f'"{KEY}"', "is no file in the results bucket"),
-        ({"key": KEY}, {KEY: MOST_FILE_BYTES + 1}, "key", "67,108,865 bytes", "has more than 67,108,864 bytes"),
+        ({"key": KEY}, {KEY: MOST_FILE_BYTES + 1}, "key", "33,554,433 bytes", "has more than 33,554,432 bytes"),
         ({"key": KEY}, {KEY: b'{"pk": "private"}'}, "key", f'"{KEY}"', 'row 1, column "pk": is the name of the key'),
         ({"rows": [{"a": 1}, {"pk": PRIVATE}]}, {}, "rows[1].pk", "(hidden)", "is the name of the key"),
         ({"rows": [{"a": PRIVATE * 5_000}]}, {}, "rows", "1 rows", OVERSIZED),

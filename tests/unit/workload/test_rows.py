@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench.contracts.values import MOST_FILE_BYTES, MOST_ROWS
+from stepbench.contracts.values import MOST_FILE_BYTES, MOST_ROWS, MOST_TEXT_BYTES
 from stepbench.workload.rows import RowsError, read_rows
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def bomb() -> bytes:
     ("form", "body", "message"),
     [
         ("jsonl", lambda: b"{}\n" * (MOST_ROWS + 1), f"has {MOST_ROWS + 1:,} rows"),
-        ("json", lambda: b" " * (MOST_FILE_BYTES + 1), "unpacked"),
+        ("json", lambda: b" " * (MOST_TEXT_BYTES + 1), "unpacked"),
         ("zip", bomb, "unpacked"),
     ],
 )

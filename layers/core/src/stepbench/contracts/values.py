@@ -18,8 +18,10 @@ FORMATS = ("json", "jsonl", "csv", "zip")
 MOST_ROWS = 100_000
 MOST_INLINE_ROWS, MOST_INLINE_BYTES = 1_000, 32_768
 """Of rows in the plan itself, which is an execution's input and stays in its history."""
-MOST_FILE_BYTES = 64 * 1024 * 1024
-"""Of rows in the bucket, unpacked: each writer holds all of them in memory."""
+MOST_FILE_BYTES = 32 * 1024 * 1024
+"""Of bodies in an archive, unpacked: each writer holds all of them in memory."""
+MOST_TEXT_BYTES = 8 * 1024 * 1024
+"""Of rows as text, which take ten times as much once they were read, in functions that have 512 MB."""
 COLUMN_TYPES = (
     "bigint",
     "boolean",

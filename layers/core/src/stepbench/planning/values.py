@@ -15,6 +15,8 @@ from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.plan import offered_plan
 from stepbench.contracts.values import MOST_FILE_BYTES, MOST_INLINE_BYTES, VALUES
 from stepbench.errors import HIDDEN, Problem, raise_problems
+from stepbench.workload.row_facts import load_rows
+from stepbench.workload.rows import RowsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -141,12 +143,9 @@ def _place_problems(at: str, trial: Expanded, values: RecordValues, body: bytes 
 
 
 def _with_facts(at: str, trial: Expanded, values: RecordValues, body: bytes) -> tuple[Expanded, list[Problem]]:
-    from stepbench.workload.rows import RowsError  # noqa: PLC0415 -- with NumPy, for plans with values alone
-    from stepbench.workload.values import prepare_values  # noqa: PLC0415
-
     plan = offered_plan(trial.plan)
     try:
-        facts = prepare_values(plan, body, _form(values)).facts
+        facts = load_rows(plan, body, _form(values)).facts
     except RowsError as error:
         return trial, [_fault_problem(at, values, fault) for fault in error.faults]
     key = content_key(body, _form(values))

@@ -15,7 +15,7 @@ import zipfile
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from stepbench.contracts.values import MOST_FILE_BYTES, MOST_ROWS
+from stepbench.contracts.values import MOST_FILE_BYTES, MOST_ROWS, MOST_TEXT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,8 +69,9 @@ def read_rows(body: bytes, form: str) -> list[Row]:
     Raises:
         RowsError: it is no such file, or has no rows or too many.
     """
-    if len(body) > MOST_FILE_BYTES:
-        _refuse_large(len(body))
+    most = MOST_FILE_BYTES if form == "zip" else MOST_TEXT_BYTES
+    if len(body) > most:
+        _refuse_large(len(body), most)
     rows = _READERS[form](body)
     if not rows:
         refuse_rows("has no rows", "Give a file with one row at least.")
@@ -87,7 +88,9 @@ def _read_json(body: bytes) -> list[Row]:
 
 
 def _read_lines(body: bytes) -> list[Row]:
-    lines = (line for line in _text(body).split("\n") if line.strip())
+    lines = [line for line in _text(body).split("\n") if line.strip()]
+    if len(lines) > MOST_ROWS:
+        return [{}] * len(lines)  # which are refused for their number, before they are parsed
     return list(_objects(_parse(line, number) for number, line in enumerate(lines)))
 
 
@@ -126,7 +129,7 @@ def _read_archive(body: bytes) -> list[Row]:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             files = [each for each in archive.infolist() if _is_body(each)]
             if (size := sum(each.file_size for each in files)) > MOST_FILE_BYTES:
-                _refuse_large(size)
+                _refuse_large(size, MOST_FILE_BYTES)
             return [_file_row(each.filename, archive.read(each)) for each in sorted(files, key=lambda f: f.filename)]
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError):
         refuse_rows("is no ZIP archive that can be read", "Pack it again, without a password.")
@@ -188,6 +191,6 @@ def _parse_int(text: str) -> int:
     return int(text)
 
 
-def _refuse_large(size: int) -> NoReturn:
-    message = f"has {size:,} bytes, unpacked, more than {MOST_FILE_BYTES:,}"
+def _refuse_large(size: int, most: int) -> NoReturn:
+    message = f"has {size:,} bytes, unpacked, more than {most:,}"
     refuse_rows(message, "Give fewer rows: events write them again, and each writer holds all.")
