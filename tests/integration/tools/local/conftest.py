@@ -48,11 +48,14 @@ class Functions:
         """Make a function whose module is `source`, and wait until it may be invoked; return its ARN."""
         made = self.client.create_function(
             FunctionName=name,
-            Runtime="python3.11",
             Role=ROLE,
-            Handler="module.handler",
-            Code={"ZipFile": zipped({"module.py": source})},
-            **{"Timeout": 20, **settings},
+            **{
+                "Runtime": "python3.11",
+                "Handler": "module.handler",
+                "Code": {"ZipFile": zipped({"module.py": source})},
+                "Timeout": 20,
+                **settings,
+            },
         )
         self.client.get_waiter("function_active_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.1})
         return str(made["FunctionArn"])

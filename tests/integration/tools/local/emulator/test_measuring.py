@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.integration.tools.local.conftest import Functions
+from tests.integration.tools.local.conftest import Functions, zipped
 from tests.support.measuring_layer import build_layer, measured_lines, pack_layer
 
 from stepbench_tools.local.processes import wait_until
@@ -25,6 +25,18 @@ def handler(event, context):
     print("printed")
     if event == "fails": raise KeyError(event)
     return {"got": event}
+"""
+
+NODE = """
+const main = async (event) => {
+  console.log('printed');
+  if (event === 'fails') throw new RangeError(event);
+  return { got: event };
+};
+exports.handler = main;
+exports.calling = (event, context, callback) => {
+  setTimeout(() => main(event).then((result) => callback(null, result), callback), 5);
+};
 """
 
 
@@ -64,17 +76,48 @@ def _without_place(body: Any) -> Any:  # noqa: ANN401 -- JSON
     return json.loads(text, object_hook=lambda held: {**held, "requestId": ""})
 
 
-def test_it_answers_as_without_the_layer_and_logs_both_stamps(measured: Measured) -> None:
+MODULE = NODE.replace("exports.handler = main", "export { main as handler }").replace("exports.", "export const ")
+CASES: dict[str, dict[str, Any]] = {
+    "python": {"Runtime": "python3.11", "Code": {"ZipFile": zipped({"module.py": PYTHON})}},
+    "commonjs": {"Runtime": "nodejs20.x", "Code": {"ZipFile": zipped({"module.js": NODE})}},
+    "callback": {"Runtime": "nodejs20.x", "Code": {"ZipFile": zipped({"a.js": NODE})}, "Handler": "a.calling"},
+    "module": {"Runtime": "nodejs22.x", "Code": {"ZipFile": zipped({"module.mjs": MODULE})}},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_answers_as_without_the_layer_and_logs_both_stamps(measured: Measured, case: str) -> None:
     """The layer is in somebody's function: nothing but its lines may differ."""
-    measured.functions.make("bare", PYTHON)
-    measured.make("measured", PYTHON)
+    bare, name, error = f"bare-{case}", f"measured-{case}", "KeyError" if case == "python" else "RangeError"
+    measured.functions.make(bare, "", **CASES[case])
+    measured.make(name, "", **CASES[case])
     for event in ("works", "fails"):
-        answers = [measured.functions.call(name, event) for name in ("bare", "measured")]
+        answers = [measured.functions.call(each, event) for each in (bare, name)]
         assert _without_place(answers[0]) == _without_place(answers[1])
-    lines = measured_lines(measured.messages("measured", '"error":"KeyError"'))
+    lines = measured_lines(measured.messages(name, f'"error":"{error}"'))
     assert [name for name, _ in lines] == ["stepbench.t4", "stepbench.t5"] * 2
     begun, ended = lines[0][1], lines[1][1]
     assert begun["trial"] == TAG
     assert begun["cold"]
     assert 0 < ended["t5"] - begun["t4"] < 1e9
-    assert [fields["error"] for name, fields in lines if name == "stepbench.t5"] == ["", "KeyError"]
+    assert [fields["error"] for name, fields in lines if name == "stepbench.t5"] == ["", error]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "handler"),
+    [("python3.11", "missing.handler"), ("python3.11", "module.missing"), ("nodejs20.x", "missing.handler"),
+        ("nodejs20.x", "module.missing")],
+)  # fmt: skip
+def test_a_handler_that_is_not_there_is_reported_as_without_the_layer(
+    measured: Measured, runtime: str, handler: str
+) -> None:
+    """Who misspells a name has to read it in the message, and not the layer's."""
+    code = {"ZipFile": zipped({"module.py": PYTHON, "module.js": NODE})}
+    settings: dict[str, Any] = {"Runtime": runtime, "Handler": handler, "Code": code}
+    name = f"{runtime.split('.', maxsplit=1)[0]}-{handler.replace('.', '-')}"
+    measured.functions.make(f"bare-{name}", "", **settings)
+    measured.make(f"measured-{name}", "", **settings)
+    first, second = (measured.functions.call(f"{kind}-{name}").error for kind in ("bare", "measured"))
+    assert first is not None
+    assert first == second
+    assert first["errorType"].startswith("Runtime.")

@@ -55,26 +55,43 @@ def module_path(code: str, layers: Iterable[Path]) -> str:
     return os.pathsep.join([code, *map(str, paths)])
 
 
-OPT = "STEPBENCH_OPT"
-"""Variable with the folder that a sandbox has to show as /opt (`lambda_sandbox.py` takes it away again)."""
+OPT, NODE = "STEPBENCH_OPT", "STEPBENCH_NODE"
+"""
+Variables with the folder that a sandbox has to show as /opt, and with the Node.js that stands for Lambda's;
+`lambda_sandbox.py` takes them away again.
+"""
 WRAPPER = "AWS_LAMBDA_EXEC_WRAPPER"
 
 
-def search_paths(code: str, layers: list[Path], own: Mapping[str, str], folders: LayerFolders) -> dict[str, str]:
+def search_paths(
+    runtime: str, code: str, layers: list[Path], own: Mapping[str, str], folders: LayerFolders
+) -> dict[str, str]:
     """
-    Return where a function's sandbox finds its modules and libraries, and what it has at /opt.
+    Return where a function's sandbox finds its modules, libraries and interpreter, and what it has at /opt.
 
     Args:
+        runtime: as Lambda names it; of Python, or of Node.js.
         code: the folder of the function's code.
         layers: the folders of its layers, in the order of its configuration.
-        own: the function's own variables; its PYTHONPATH and NODE_PATH count after Lambda's.
-        folders: makes one folder of several, for a function that may look there: not those of Python without a wrapper.
+        own: the function's own variables; its PYTHONPATH or NODE_PATH counts after Lambda's.
+        folders: makes one folder of several, for functions that look there: with a wrapper, or of Node.js.
     """
+    node = runtime.startswith("nodejs")
+    name, path = ("NODE_PATH", node_path(runtime, layers)) if node else ("PYTHONPATH", module_path(code, layers))
     paths = {
-        "PYTHONPATH": os.pathsep.join(filter(None, [module_path(code, layers), own.get("PYTHONPATH")])),
+        name: os.pathsep.join(filter(None, [path, own.get(name)])),
         "LD_LIBRARY_PATH": library_path(layers),
+        **({NODE: shutil.which("node") or ""} if node else {}),
     }
-    return {**paths, OPT: str(folders.merged(layers))} if layers and own.get(WRAPPER) else paths
+    return {**paths, OPT: str(folders.merged(layers))} if layers and (node or own.get(WRAPPER)) else paths
+
+
+def node_path(runtime: str, layers: Iterable[Path]) -> str:
+    """Return NODE_PATH for a function: of its layers what they have for its version, then for any, the last first."""
+    version = runtime.removesuffix(".x").removeprefix("nodejs")
+    roots = [layer / "nodejs" for layer in reversed(list(layers))]
+    kinds = [[root / f"node{version}/node_modules" for root in roots], [root / "node_modules" for root in roots]]
+    return os.pathsep.join(str(folder) for kind in kinds for folder in kind if folder.is_dir())
 
 
 def library_path(layers: Iterable[Path]) -> str:

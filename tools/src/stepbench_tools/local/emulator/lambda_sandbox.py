@@ -1,5 +1,7 @@
 """
-One Lambda sandbox of the embedded run is AWS's runtime client with a lifeline to the emulator, confined as on Lambda.
+One Lambda sandbox of the embedded run is a runtime client with a lifeline to the emulator, confined as on Lambda.
+
+For Python the client is AWS's own, for Node.js `lambda_client.mjs`.
 
 Run by the interpreter that stands for Lambda's, so it imports nothing of ours.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import resource
 import signal
 import socket
@@ -21,8 +24,10 @@ TMP_MB = 512
 """Lambda's default for /tmp, which the template leaves as it is."""
 FILES = "FILES_FOLDER"
 """Variable with a folder that stands for EFS; it may be written to, as a mounted file system may."""
-OPT, WRAPPER = "STEPBENCH_OPT", "AWS_LAMBDA_EXEC_WRAPPER"
-"""Variables with what is to be shown as /opt, and with the program that starts the runtime."""
+OPT, NODE, WRAPPER = "STEPBENCH_OPT", "STEPBENCH_NODE", "AWS_LAMBDA_EXEC_WRAPPER"
+"""Variables with what is to be shown as /opt, with Node.js, and with the program that starts the runtime."""
+NODE_HEAP_SHARE = 0.9
+"""Of a function's memory, as on Lambda; the rest is for what is not on the heap."""
 OPEN_FILES = 1024
 """Lambda's limit, which a function cannot raise."""
 
@@ -31,7 +36,8 @@ _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _READ_ONLY = 442, -100, 0x8000, 1
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT, _LANDLOCK_VERSION = 444, 445, 446, 1
 _WRITE_FILE, _MAKE_AND_REMOVE, _REFER, _TRUNCATE = 1 << 1, sum(1 << bit for bit in range(4, 13)), 1 << 13, 1 << 14
-_NO_NEW_PRIVS = 38
+_NO_NEW_PRIVS, _PR_SET_PDEATHSIG = 38, 1
+CLIENT = "client"
 
 
 def confine(folder: str, files: str = "", opt: str = "") -> str:
@@ -120,29 +126,72 @@ def _await_end(lifeline: socket.socket) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def guard_by_lifeline() -> None:
+    """Have a child hold the lifeline of this process, which becomes another program; it ends with this process."""
+    host, _, port = os.environ["AWS_LAMBDA_RUNTIME_API"].rpartition(":")
+    sandbox = os.getpid()
+    with socket.create_connection((host, int(port))) as lifeline:
+        if os.fork():
+            return
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        held = os.dup2(lifeline.fileno(), 0)
+        os.closerange(1, OPEN_FILES)  # the pipe of what the sandbox prints has to end with the sandbox
+        while os.getppid() == sandbox and os.read(held, 1):
+            pass
+        if os.getppid() == sandbox:
+            os.kill(sandbox, signal.SIGKILL)
+        os._exit(0)
+
+
 def sees_opt(*programs: str) -> bool:
     """Return whether /opt may be the function's layers here: it is a folder, and has none of these programs."""
     return Path("/opt").is_dir() and not any(os.path.realpath(each).startswith("/opt/") for each in programs)
 
 
-def main(*arguments: str) -> None:
+def client_command(runtime: str, node: str) -> list[str]:
     """
-    Serve invocations until the emulator says otherwise.
+    Return the program that serves invocations, and its arguments.
 
-    With AWS_LAMBDA_EXEC_WRAPPER, the wrapper is started as Lambda starts it, and this again by it, as `client`.
+    Raises:
+        SystemExit: there is no Node.js for a function of it.
     """
+    if not runtime.startswith("nodejs"):
+        return [sys.executable, "-P", __file__, CLIENT]
+    if not node:
+        sys.exit(f"a function for {runtime} needs Node.js, and none is on PATH; install it")
+    heap_mb = int(NODE_HEAP_SHARE * int(os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128")))
+    return [node, f"--max-old-space-size={heap_mb}", str(Path(__file__).with_name("lambda_client.mjs"))]
+
+
+def enter() -> None:
+    """Confine this process; it goes on as AWS_LAMBDA_EXEC_WRAPPER or Node.js, if the function has either."""
+    files, opt, node = (os.environ.pop(name, "") for name in (FILES, OPT, NODE))
+    seen = opt if sees_opt(sys.executable, sys.prefix, sys.base_prefix, node) else ""
+    # Before any thread: a user namespace is for a process with one.
+    by = confine(os.environ["TMPDIR"], files if Path(files).is_dir() else "", seen)
+    if not by:
+        sys.stderr.write("no namespaces and no Landlock here: a function may write to any file of this user's\n")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+    runtime = os.environ.get("AWS_EXECUTION_ENV", "").removeprefix("AWS_Lambda_")
+    ours = "python{}.{}".format(*sys.version_info)
+    if runtime.startswith("python") and runtime != ours:
+        sys.stderr.write(f"this is {ours}, which stands for {runtime} here\n")
+    command = client_command(runtime, node)
+    if wrapper := os.environ.get(WRAPPER):
+        if not (seen and by == "mounts"):
+            wrapper = re.sub("^/opt/", f"{opt}/", wrapper)
+        command = [wrapper, *command]
+    if command[0] == sys.executable:
+        return
+    if command[-1] != CLIENT:
+        guard_by_lifeline()
+    os.execv(command[0], command)  # noqa: S606 -- as Lambda does
+
+
+def main(*arguments: str) -> None:
+    """Serve invocations until the emulator says otherwise; a wrapper starts this again, as `client`."""
     if not arguments:
-        files, opt = os.environ.get(FILES, ""), os.environ.pop(OPT, "")
-        seen = opt if sees_opt(sys.executable, sys.prefix, sys.base_prefix) else ""
-        # Before any thread: a user namespace is for a process with one.
-        by = confine(os.environ["TMPDIR"], files if Path(files).is_dir() else "", seen)
-        if not by:
-            sys.stderr.write("no namespaces and no Landlock here: a function may write to any file of this user's\n")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
-        if wrapper := os.environ.get(WRAPPER):
-            if opt and not (seen and by == "mounts"):
-                wrapper = f"{opt}/{wrapper.removeprefix('/opt/')}" if wrapper.startswith("/opt/") else wrapper
-            os.execv(wrapper, [wrapper, sys.executable, "-P", __file__, "client"])  # noqa: S606 -- as Lambda does
+        enter()
     hold_lifeline()
     import_module("awslambdaric.__main__").main(["awslambdaric", os.environ["_HANDLER"]])
 

@@ -78,15 +78,16 @@ def lambda_service(tmp_path: Path) -> SimpleNamespace:
     )
 
 
-def test_python_functions_go_to_the_runtime_client_and_others_do_not(tmp_path: Path) -> None:
+def test_functions_of_python_and_nodejs_go_to_the_runtime_client_and_others_do_not(tmp_path: Path) -> None:
     """A custom runtime beside ours has to work as before."""
     service = lambda_service(tmp_path)
     runtime = SimpleNamespace(
         ProvidedWorker=ProvidedWorker, ProvidedRuntimeError=InitFailedError, _worker_class_for=lambda _config: "stock"
     )
     sandboxes.run_under_runtime_client(runtime, service, "/usr/bin/python", lambda_parts, None)
-    ours, other = {"Runtime": "python3.11"}, {"Runtime": "nodejs22.x"}
+    ours, other = {"Runtime": "python3.11"}, {"Runtime": "provided.al2023"}
     assert issubclass(runtime._worker_class_for(ours), ProvidedWorker)
+    assert issubclass(runtime._worker_class_for({"Runtime": "nodejs22.x"}), ProvidedWorker)
     assert runtime._worker_class_for(other) == "stock"
     answer = service._execute_function_warm({"config": ours}, {}, "r")
     assert answer == {"body": "runtime client", "log_source": sandboxes.WHOLE}
@@ -129,7 +130,7 @@ def test_a_sandboxs_environment_is_lambdas(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_another_runtimes_environment_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only Python functions are ours."""
+    """A custom runtime brings its own client."""
     monkeypatch.setenv("VIRTUAL_ENV", "/ours")
     environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_parts, None)
     assert environment({"Runtime": "provided.al2023", "Handler": "h"}, "/code", 1)["VIRTUAL_ENV"] == "/ours"

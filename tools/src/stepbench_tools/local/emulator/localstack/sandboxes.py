@@ -151,7 +151,7 @@ class Sandboxes:
         config = function_version.config
         layers = [self._layer_folder(layer.code) for layer in config.layers]
         code = str(config.code.get_unzipped_code_location())
-        paths: dict[str, str] = self.parts.search_paths(code, layers, own, self.layers)
+        paths: dict[str, str] = self.parts.search_paths(config.runtime, code, layers, own, self.layers)
         return paths
 
     def _layer_folder(self, code: Any) -> Path:

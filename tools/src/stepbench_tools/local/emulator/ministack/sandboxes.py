@@ -1,5 +1,5 @@
 """
-Python functions under AWS's own runtime client, each sandbox a process of its own, in place of MiniStack's script.
+Python and Node.js functions under runtime clients, each sandbox a process of its own, in place of MiniStack's scripts.
 
 `shim.py` loads this by path, so it imports nothing of ours.
 """
@@ -40,14 +40,14 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 Json = dict[str, Any]
 
 
-def is_python(config: Json) -> bool:
-    """Return whether a function's configuration names a Python runtime."""
-    return str(config.get("Runtime", "")).startswith("python")
+def is_ours(config: Json) -> bool:
+    """Return whether a function's configuration names a runtime whose sandboxes are ours: Python or Node.js."""
+    return str(config.get("Runtime", "")).startswith(("python", "nodejs"))
 
 
 def run_under_runtime_client(runtime: Any, service: Any, python: str, parts: Any, folders: Any) -> None:
     """
-    Send Python functions through the Runtime API server.
+    Send Python and Node.js functions through the Runtime API server.
 
     Args:
         runtime: the module `ministack.core.lambda_runtime`.
@@ -62,10 +62,10 @@ def run_under_runtime_client(runtime: Any, service: Any, python: str, parts: Any
     stock_class, stock_execute = runtime._worker_class_for, service._execute_function_warm
 
     def worker_class_for(config: Json) -> Any:
-        return worker if is_python(config) else stock_class(config)
+        return worker if is_ours(config) else stock_class(config)
 
     def execute_warm(function: Json, event: Any, request_id: str) -> Any:
-        if is_python(function.get("config") or function):
+        if is_ours(function.get("config") or function):
             answer = service._execute_function_provided_warm(function, event, request_id)
             return {**answer, "log_source": WHOLE}
         return stock_execute(function, event, request_id)
@@ -99,7 +99,7 @@ def sandbox_environment(service: Any, parts: Any, folders: Any) -> Callable[[Jso
 
     def environment(config: Json, code_dir: str, port: int) -> dict[str, str]:
         environment: dict[str, str] = stock(config, code_dir, port)
-        if not is_python(config):
+        if not is_ours(config):
             return environment
         function = config.get("FunctionName", "")
         own = service._runtime_env_vars(config)
@@ -114,7 +114,7 @@ def sandbox_environment(service: Any, parts: Any, folders: Any) -> Callable[[Jso
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{config['Runtime']}",
             "AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR",
             "AWS_XRAY_DAEMON_ADDRESS": "127.0.0.1:2000",
-            **parts.search_paths(code_dir, layers, own, folders),
+            **parts.search_paths(config["Runtime"], code_dir, layers, own, folders),
             "PYTHONUNBUFFERED": "1",
         }
 
