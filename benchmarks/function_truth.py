@@ -3,9 +3,9 @@ Whether the stamps of measured functions are what the functions themselves saw, 
 
     python -m benchmarks.function_truth [--stores s3 dynamodb postgresql] [--runtimes python nodejs] [--events 300]
 
-Three handlers, which write down what they saw into a file of their own: one that does nothing, one of 50 ms ± 20 with
+Three handlers, which send what they saw to this program: one that does nothing, one of 50 ms ± 20 with
 1 % errors, and, on DynamoDB, one that declines some records of a batch once. Each is run by the command line as a
-user's is; then the stored stamps and outcomes are compared with what is written down, invocation by invocation. On this
+user's is; then the stored stamps and outcomes are compared with that, invocation by invocation. On this
 machine's environment, which is started, and left running. Run by hand: some 40 s a case, and longer where events are
 tried again.
 """
@@ -15,10 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,13 +30,14 @@ from stepbench_tools.local.paths import find_paths
 from stepbench_tools.local.session import running_stack
 
 PYTHON = """
-import json, os, random, time
-out = os.open(f"{os.environ['TRUTH']}/{os.urandom(6).hex()}.jsonl", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+import json, os, random, socket, time
+truth = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+truth.connect(("127.0.0.1", int(os.environ["TRUTH"])))
 declined = set()
 
 def note(context, t4, error="", failed=None):
     fields = {"request": context.aws_request_id, "t4": t4, "t5": time.time_ns(), "error": error, "failed": failed}
-    os.write(out, (json.dumps(fields) + "\\n").encode())
+    truth.send(json.dumps(fields).encode())
 
 def fast(event, context):
     note(context, time.time_ns())
@@ -56,19 +59,14 @@ def partial(event, context):
     return {"batchItemFailures": [{"itemIdentifier": number} for number in failed]}
 """
 NODEJS = """
-const fs = require('fs');
-const crypto = require('crypto');
-const out = fs.openSync(`${process.env.TRUTH}/${crypto.randomBytes(6).toString('hex')}.jsonl`, 'a');
+const truth = require('dgram').createSocket('udp4');
 const declined = new Set();
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-const ms = () => performance.timeOrigin + performance.now();
-const anchor = Number(process.hrtime.bigint() / 1000n) / 1e3;
-const zero = Date.now();
 
-function now() { return Math.round(ms() * 1e6); }
+function now() { return Math.round((performance.timeOrigin + performance.now()) * 1e6); }
 function note(context, t4, error = '', failed = null) {
   const fields = { request: context.awsRequestId, t4, t5: now(), error, failed };
-  fs.writeSync(out, JSON.stringify(fields) + '\\n');
+  truth.send(JSON.stringify(fields), Number(process.env.TRUTH), '127.0.0.1');
 }
 exports.fast = async (event, context) => note(context, now());
 exports.slow = async (event, context) => {
@@ -99,35 +97,54 @@ class Case(NamedTuple):
     runtime: str
     handler: str
 
-    def plan(self, folder: Path, truth: Path, events: int) -> dict[str, Any]:
+    def plan(self, folder: Path, port: int, events: int) -> dict[str, Any]:
         """Return the plan of its run."""
         runtime = CODE[self.runtime][2]
         function = {"code": str(folder), "handler": f"app.{self.handler}", "attempts": 3, "timeout_s": 20}
-        function |= {"variables": {"TRUTH": str(truth)}} | ({"runtime": runtime} if runtime else {})
+        function |= {"variables": {"TRUTH": str(port)}} | ({"runtime": runtime} if runtime else {})
         rate = 50 if self.handler == "partial" else 10
         load = [{"rate_per_s": rate, "count": events}]
         target = {"store": self.store, "function": function}
         return {"name": "truth", "trials": [{"target": target, "phases": [{"name": "load", "load": load}]}]}
 
 
+class Truth:
+    """It listens, on loopback, to what handlers say of their invocations."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while message := self._socket.recv(1 << 16):
+            self.seen.append(json.loads(message))
+
+    def close(self) -> None:
+        """Let the thread end with an empty message."""
+        self._socket.sendto(b"", ("127.0.0.1", self.port))
+
+
 def run(case: Case, events: int) -> dict[str, Any]:
     """Run a case and compare; return the figures."""
+    truth = Truth()
     with tempfile.TemporaryDirectory() as place:
-        code, truth, plan = Path(place, "code"), Path(place, "truth"), Path(place, "plan.json")
+        code, plan = Path(place, "code"), Path(place, "plan.json")
         code.mkdir()
-        truth.mkdir()
         name, source, _ = CODE[case.runtime]
         (code / name).write_text(source)
-        plan.write_text(json.dumps(case.plan(code, truth, events)))
-        command = [sys.executable, "-m", "stepbench_tools.cli", "run", str(plan), "--no-floors", "--json"]
+        plan.write_text(json.dumps(case.plan(code, truth.port, events)))
+        command = [sys.executable, "-m", "stepbench_tools.cli", "run", str(plan), "--no-floors"]
         command += ["--out", str(Path(place, "out")), "--quiet"]
         ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
-        (summary_path,) = Path(place, "out").glob("*/summary.json") or [None]
-        if ended.returncode or summary_path is None:
+        found = [*Path(place, "out").glob("*/summary.json")]
+        if ended.returncode or not found:
             raise SystemExit(ended.stderr)
-        summary = json.loads(summary_path.read_text())
-        seen = [json.loads(line) for path in truth.glob("*.jsonl") for line in path.read_text().splitlines()]
-    return _compare(summary, seen)
+        summary = json.loads(found[0].read_text())
+    truth.close()
+    return _compare(summary, truth.seen)
 
 
 def _compare(summary: dict[str, Any], seen: list[dict[str, Any]]) -> dict[str, Any]:
@@ -144,7 +161,9 @@ def _compare(summary: dict[str, Any], seen: list[dict[str, Any]]) -> dict[str, A
         for item, one in zip(sorted(items, key=lambda each: each["t4"]), own, strict=True):
             begins.append((item["t4"] - one["t4"]) / 1e6)
             ends.append((item["t5"] - one["t5"]) / 1e6)
-            wrong += item["error"] != one["error"] or (one["failed"] is not None and item["partly"] != bool(one["failed"]))
+            wrong += item["error"] != one["error"] or (
+                one["failed"] is not None and item["partly"] != bool(one["failed"])
+            )
     handler = summary["trials"][0]["windows"][0]["handler"]
     return {
         "invocations": len(begins),
@@ -180,7 +199,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stores", nargs="+", default=["s3", "dynamodb", "postgresql"])
     parser.add_argument("--runtimes", nargs="+", choices=list(CODE), default=list(CODE))
-    parser.add_argument("--handlers", nargs="+", choices=["fast", "slow", "partial"], default=["fast", "slow", "partial"])
+    parser.add_argument(
+        "--handlers", nargs="+", choices=["fast", "slow", "partial"], default=["fast", "slow", "partial"]
+    )
     parser.add_argument("--events", type=int, default=300)
     options = parser.parse_args()
     for runtime in options.runtimes:

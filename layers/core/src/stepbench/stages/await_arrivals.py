@@ -35,8 +35,8 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
     """
     Look for a moment; Step Functions waits and calls again until `done`.
 
-    What the store acknowledged has to arrive, unless the trigger's filter is to hold it back, and at a measured function
-    to be processed or given up; of operations nothing. No execution of a DAG that has failed is waited for.
+    What the store acknowledged has to arrive, unless the trigger's filter is to hold it back, and at a measured
+    function to be processed or given up; of operations nothing. No failed execution of a DAG is waited for.
 
     Counters are compared first, which costs little. Only when they could be enough (they include canaries,
     duplicates, and what a filter let pass that it should not), or the time seems up, are the records themselves joined.
@@ -84,7 +84,7 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
 
 
 def _is_settled(joined: Joined, spec: TrialSpec) -> NDArray[np.bool_]:
-    """Return which events have arrived; at a measured function, which it has processed, or failed as often as it may."""
+    """Return which events have arrived; of a measured function, which it has processed or given up."""
     function, processing = spec.plan.target.function, joined.processing
     if function is None or processing is None:
         return joined.t4_ns > 0

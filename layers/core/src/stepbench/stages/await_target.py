@@ -16,7 +16,7 @@ from stepbench.experiments.registry import experiment_of
 from stepbench.model.pending import perform
 from stepbench.model.request import Outcome, Request, Result
 from stepbench.records.formats.t4_items import parse_item
-from stepbench.stages.function_log import take_in
+from stepbench.stages.function_log import last_error, take_in
 from stepbench.stages.prepare_target import delivery_limit_s
 from stepbench.stages.target_driver import find_unreached, open_driver, poll, refuse_if_cancelled
 from stepbench.stages.trial_values import trial_values
@@ -69,6 +69,8 @@ def await_target(task: AwaitTargetInput, services: Services, *, build: BuildDriv
     if services.clock.now_ns() / 1e9 > task.ready_by.timestamp():
         by = f"{task.ready_by:%Y-%m-%d %H:%M:%S} UTC"
         message = f"{proof.failed} by {by}{_last_error(spec, services, build)}: {proof.look}"
+        if printed := last_error(spec, services):
+            message += f". It has printed: {printed}"
         raise TargetUnavailableError(message)
     call_ends_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
     if spec.plan.pull and not poll(lambda: _watched(spec, services), call_ends_ns, POLL_S, services, spec.tag):

@@ -8,6 +8,7 @@ stored twice is the same item.
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pydantic import Field
 
 from stepbench.contracts.base import Contract
 from stepbench.drivers.receivers.source import copy_name
+from stepbench.errors import shortened
 from stepbench.records.formats.function_lines import Invocation, item_of, merge_lines
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import t4_ns_of
@@ -32,6 +34,9 @@ OVERLAP_MS = 60_000
 PAGE_EVENTS = 10_000
 """FilterLogEvents' limit. Emulators stop there and give no token, so that the rest has to be asked for by time."""
 WRITERS = 8
+ERROR_CHARS = 200
+_ERROR = re.compile(r"\[ERROR\]|\bERROR\b|\w+(Error|Exception)\b|Task timed out|Status: (error|timeout)")
+"""In the lines of Lambda's runtimes about an invocation that has failed, or an init."""
 _MS_NS = 1_000_000
 
 
@@ -103,6 +108,20 @@ def _store(tag: str, invocations: dict[str, Invocation], services: Services) -> 
     elif known:
         with ThreadPoolExecutor(WRITERS) as pool:
             list(pool.map(put, known))
+
+
+def last_error(spec: TrialSpec, services: Services) -> str:
+    """Return the first line of the last error in the log of the trial's measured function; "" where there is none."""
+    if spec.plan.target.function is None:
+        return ""
+    group = f"/aws/lambda/{copy_name(spec.tag, services.settings.function_prefix)}"
+    try:
+        events = services.aws("logs").filter_log_events(logGroupName=group)["events"]
+    except ClientError:
+        return ""
+    lines = [line.strip() for event in events for line in event["message"].splitlines()]
+    errors = [line for line in lines if _ERROR.search(line) and not line.startswith("{")]
+    return shortened(errors[-1], ERROR_CHARS) if errors else ""
 
 
 def _events(tag: str, from_ms: int, services: Services) -> Iterator[dict[str, Any]]:
