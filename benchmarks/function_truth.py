@@ -87,6 +87,7 @@ exports.partial = async (event, context) => {
   return { batchItemFailures: failed.map((itemIdentifier) => ({ itemIdentifier })) };
 };
 """
+HANDLERS = ["fast", "slow", "partial"]
 CODE = {"python": ("app.py", PYTHON, None), "nodejs": ("app.js", NODEJS, "nodejs20.x")}
 
 

@@ -38,18 +38,22 @@ def _make(services: Services, name: str, tag: str) -> None:
 
 
 def test_only_copies_that_no_trial_holds_are_removed(services: Services) -> None:
-    """A function of the user's that happens to have such a name is not ours: it lacks the tag."""
+    """A function of the user's that happens to have such a name lacks the tag. A log without its function is late."""
     prefix = services.settings.function_prefix
     held = stored_trial(services)
     services.table.take_lease("s3#bucket", held, "arn", time.time_ns())
     for tag, tagged in (("orphan-0001", "orphan-0001"), ("other-0001", "another"), (held.tag, held.tag)):
         _make(services, f"{prefix}-measured-{tag}", tagged)
+    services.aws("logs").create_log_group(logGroupName=f"/aws/lambda/{prefix}-measured-late-0001")
     later = replace(services, clock=FakeClock(time.time_ns() + HOUR_NS))
 
     assert remove_orphaned_copies(services) == ()
     assert remove_orphaned_copies(later) == (f"{prefix}-measured-orphan-0001",)
     assert remove_orphaned_copies(later) == ()
 
+    groups = services.aws("logs").describe_log_groups(logGroupNamePrefix=f"/aws/lambda/{prefix}-measured-")
+    logged = {group["logGroupName"].rpartition("measured-")[2] for group in groups["logGroups"]}
+    assert logged == {"other-0001", held.tag}
     kept = {f"{prefix}-measured-other-0001", f"{prefix}-measured-{held.tag}"}
     for page in services.aws("lambda").get_paginator("list_functions").paginate():
         assert f"{prefix}-measured-orphan-0001" not in {each["FunctionName"] for each in page["Functions"]}

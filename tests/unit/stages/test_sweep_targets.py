@@ -44,13 +44,13 @@ class Executions:
         return {"status": self.statuses[executionArn]}
 
     def get_paginator(self, operation: str) -> Executions:
-        """Return what lists functions: there is no copy of any."""
-        assert operation == "list_functions"
+        """Return what lists functions, or log groups: there is no copy of any."""
+        assert operation in {"list_functions", "describe_log_groups"}
         return self
 
-    def paginate(self) -> list[dict[str, Any]]:
-        """Return one page, without a function."""
-        return [{"Functions": []}]
+    def paginate(self, **_: str) -> list[dict[str, Any]]:
+        """Return one page, without any."""
+        return [{"Functions": [], "logGroups": []}]
 
     def invoke(self, *, FunctionName: str, InvocationType: str, Payload: bytes) -> None:  # noqa: N803 -- boto3's
         """Note a run that is to be concluded."""
@@ -69,7 +69,7 @@ class Scene:
     def __init__(self, executions: Executions | None = None, age_s: int = 3_600) -> None:
         self.executions = executions or Executions()
         self.clock = FakeClock(now_ns=10_000 * SECOND_NS)
-        aws = {"stepfunctions": self.executions, "lambda": self.executions}
+        aws = {"stepfunctions": self.executions, "lambda": self.executions, "logs": self.executions}
         self.memory = MemoryServices(self.clock, aws, benchmark_arn=MACHINE, function_prefix="stack")
         self.table = self.memory.services.table
         self.drivers: list[MemoryDriver] = []

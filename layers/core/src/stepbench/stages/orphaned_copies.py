@@ -30,37 +30,55 @@ def remove_orphaned_copies(services: Services) -> tuple[str, ...]:
     held = {lease.tag for lease in (*services.table.leases(), *services.table.left())}
     removed = []
     try:
-        for tag in _copies(services):
-            if tag not in held:
+        functions = {name: function for name, function in _functions(services) if name not in held}
+        for tag, function in functions.items():
+            if _is_copy(tag, function, services):
                 _remove(tag, services)
                 removed.append(copy_name(tag, services.settings.function_prefix))
+        for tag in {*_logged(services)} - held - functions.keys():
+            _remove_log(tag, services)
     except (ClientError, BotoCoreError):
         logger.exception("copies of measured functions could not be looked for, or removed")
     return tuple(removed)
 
 
-def _copies(services: Services) -> Iterator[str]:
-    """Yield the tags of trials whose copies are no longer young; a function of such a name without the tag is none."""
-    client, prefix = services.aws("lambda"), copy_name("", services.settings.function_prefix)
-    for page in client.get_paginator("list_functions").paginate():
+def _functions(services: Services) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the functions whose names are those of copies, with the tag of the trial that is in the name."""
+    prefix = copy_name("", services.settings.function_prefix)
+    for page in services.aws("lambda").get_paginator("list_functions").paginate():
         for function in page["Functions"]:
-            name, tag = function["FunctionName"], function["FunctionName"].removeprefix(prefix)
-            if name != tag and _is_old(function, services):
-                tags = client.list_tags(Resource=function["FunctionArn"])["Tags"]
-                if tags.get(TRIAL_TAG) == tag:
-                    yield tag
+            if function["FunctionName"].startswith(prefix):
+                yield function["FunctionName"].removeprefix(prefix), function
 
 
-def _is_old(function: dict[str, Any], services: Services) -> bool:
+def _is_copy(tag: str, function: dict[str, Any], services: Services) -> bool:
+    """Return whether a function is a copy, no longer young; one of such a name without the tag is somebody's own."""
     modified = datetime.strptime(function["LastModified"], "%Y-%m-%dT%H:%M:%S.%f%z")
-    return services.now() - modified > YOUNG
+    if services.now() - modified <= YOUNG:
+        return False
+    tags = services.aws("lambda").list_tags(Resource=function["FunctionArn"])["Tags"]
+    return bool(tags.get(TRIAL_TAG) == tag)
+
+
+def _logged(services: Services) -> Iterator[str]:
+    """Yield the tags of trials of which there is a log group, no longer young: a late invocation makes it anew."""
+    prefix = f"/aws/lambda/{copy_name('', services.settings.function_prefix)}"
+    until_ms = (services.now() - YOUNG).timestamp() * 1_000
+    for page in services.aws("logs").get_paginator("describe_log_groups").paginate(logGroupNamePrefix=prefix):
+        for group in page["logGroups"]:
+            if group["creationTime"] < until_ms:
+                yield group["logGroupName"].removeprefix(prefix)
 
 
 def _remove(tag: str, services: Services) -> None:
     name = copy_name(tag, services.settings.function_prefix)
     services.aws("lambda").delete_function(FunctionName=name)
-    logs = services.aws("logs")
-    with suppress(logs.exceptions.ResourceNotFoundException):
-        logs.delete_log_group(logGroupName=f"/aws/lambda/{name}")
+    _remove_log(tag, services)
     services.aws("s3").delete_object(Bucket=services.settings.results_bucket, Key=f"{COPIES}{tag}.zip")
     logger.info("a copy without a trial is removed", extra={"copy": name})
+
+
+def _remove_log(tag: str, services: Services) -> None:
+    logs, name = services.aws("logs"), copy_name(tag, services.settings.function_prefix)
+    with suppress(logs.exceptions.ResourceNotFoundException):
+        logs.delete_log_group(logGroupName=f"/aws/lambda/{name}")

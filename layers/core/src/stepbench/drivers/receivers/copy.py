@@ -102,9 +102,15 @@ class FunctionCopy:
         return await self._active(_VERSION if self._wanted.snap_start else "")
 
     async def remove(self) -> bool:
-        """Remove the copy, then its log group, then its code."""
+        """
+        Remove the copy; at the next call, once none was there, its log group and its code.
+
+        An invocation that is under way when its function goes still prints, and Lambda would make the group anew.
+        """
+        if await self._find() is not None:
+            await self._unless_gone("lambda", "delete_function", FunctionName=self._name)
+            return False
         return await in_turn(
-            partial(self._unless_gone, "lambda", "delete_function", FunctionName=self._name),
             partial(self._unless_gone, "logs", "delete_log_group", logGroupName=self._log_group),
             partial(self._unless_gone, "s3", "delete_object", Bucket=self._settings.results_bucket, Key=self._code_key),
         )
