@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.contracts.measures import Latency
-    from stepbench.records.formats.t4_items import ItemColumns, RunColumns
+    from stepbench.records.formats.function_runs import RunColumns
+    from stepbench.records.formats.t4_items import ItemColumns
     from stepbench.records.join.joined import Joined
     from stepbench.records.join.processing import Processing
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from stepbench import digits
 from stepbench.contracts.experiment import traits_of
 from stepbench.report import document as doc
-from stepbench.report import numbers
-from stepbench.report.thresholds import describe_missed
+from stepbench.report.outcomes import error_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.result import Accounting, TrialSummary
-    from stepbench.report.run import RunView, TrialView, WindowRow
+    from stepbench.report.run import RunView, TrialView
 
 MAX_COLUMNS = 6
 """More trials beside one another are wider than paper."""
@@ -225,7 +224,7 @@ def _account_nodes(run: RunView) -> Iterator[doc.Node]:
         yield doc.Sentence(f"{digits.counted(missing, 'trial')} without any.")
     whole = accounting_adds_up([trial.accounting for trial in summaries])
     yield doc.Fold(words, tuple(_tables(run, "accounting", _MEASURED)), plain=not whole)
-    yield from _errors(run)
+    yield from error_nodes(run)
     if any(trial.warm_up for trial in summaries):
         what = "Warm-up and other phases with measured: false."
         tables = tuple(_tables(run, "warm_up", (what, what)))
@@ -278,37 +277,3 @@ def _rows(section: AccountingSection, views: Sequence[TrialView], field: str) ->
 def _check_cell(text: str, holds: bool | None) -> doc.Cell:  # noqa: FBT001 -- of a pair
     wrong = holds is False
     return doc.Cell(f"{text} (does not add up)" if wrong else text, {"holds": holds}, "bad" if wrong else "")
-
-
-def _errors(run: RunView) -> Iterator[doc.Node]:
-    refused = [row for row in run.rows if row.window.errors]
-    if not refused:
-        return
-    operations, writes = ("operations" if run.answered else ""), ("writes" if run.triggered else "")
-    caption = (
-        "Failed and unknown outcomes of the measured windows by error: the store's own code, or what happened to the "
-        f"request. Percentiles are of acknowledged {' and '.join(filter(None, (writes, operations))) or 'writes'} only."
-    )
-    columns = doc.columns("Error", "Events", "Of those sent")
-    table = doc.Table("errors", caption, columns, tuple(map(_errors_of, refused)), "reference narrow")
-    plain = bool(describe_missed(run.summary)) and len(refused) <= FEW_WINDOWS
-    yield doc.Fold(f"Errors by name, window by window ({len(refused)})", (table,), plain=plain)
-
-
-FEW_WINDOWS = 3
-"""Errors of so many windows at most are not folded where a threshold was missed."""
-
-
-def _errors_of(row: WindowRow) -> doc.Body:
-    window = row.window
-    of = f" of {digits.count(window.sent)} sent" if window.sent else ""
-    counts = f"{digits.count(window.failed)} failed, {digits.count(window.unknown)} unknown{of}"
-    rows = (
-        doc.Row(
-            doc.Cell(name),
-            (numbers.number("errors", count), doc.Cell(digits.percent(count / window.sent if window.sent else None))),
-            {"error": name},
-        )
-        for name, count in window.errors.items()
-    )
-    return doc.Body(tuple(rows), (row.label, doc.badges(row.trial), " ", doc.Span(counts, "note")), doc.of_window(row))

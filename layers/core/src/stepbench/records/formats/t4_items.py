@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stepbench.errors import CorruptRecordsError
+from stepbench.records.formats.function_runs import FunctionRun, RunColumns, parse_run
 from stepbench.records.formats.t4 import ENTRY, Entry, Planes, is_planes, open_planes, split_planes, unpack_rows
 
 if TYPE_CHECKING:
@@ -29,20 +30,6 @@ _EVERY_PLACE = tuple(range(ENTRY.size))
 _KINDS = ("u1", "u1", "<u2", "<u2", "<u2", "<u4", "<i8", "<i8", "<i8")
 ENTRY_TYPE = np.dtype(list(zip(Entry._fields, _KINDS, strict=True)))
 """`Entry`'s fields, as `ENTRY` lays them out."""
-
-
-class FunctionRun(NamedTuple):
-    """
-    What became of one invocation of a measured function.
-
-    t5_ns: 0 = it never ended, as far as is known. failed_from: index in the batch of the first record that was not
-    processed. error: type of the handler's error, or why it never ended; "" = none.
-    """
-
-    t4_ns: int
-    t5_ns: int
-    failed_from: int
-    error: str
 
 
 class T4Item(NamedTuple):
@@ -96,21 +83,11 @@ def parse_item(item: Mapping[str, Any]) -> T4Item:
             source=sys.intern(str(item["source"])),
             t3_resolution_ns=int(item.get("t3_resolution_ns", 0)),
             ignored=int(item.get("ignored", 0)),
-            run=_parse_run(key, item) if "t5_ns" in item else None,
+            run=parse_run(key, item) if "t5_ns" in item else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         message = f"t4 item {key}: {type(error).__name__}: {error}"
         raise CorruptRecordsError(message) from error
-
-
-def _parse_run(key: str, item: Mapping[str, Any]) -> FunctionRun:
-    """Parse what only a measured function's items have."""
-    return FunctionRun(
-        t4_ns=int(key.rpartition("#")[2]),
-        t5_ns=int(item["t5_ns"]),
-        failed_from=int(item["failed_from"]),
-        error=sys.intern(str(item["error"])),
-    )
 
 
 def unpack(packed: bytes, key: str) -> NDArray[np.void]:
@@ -147,57 +124,6 @@ def shape_of(pack: Planes) -> tuple[int, tuple[int, ...]]:
     return pack.rows, pack.places
 
 
-class RunColumns:
-    """
-    Columns with 30 bytes of each invocation of a measured function, a row for each row of `ItemColumns`.
-
-    errors: their types, in which `error` is an index; "" = none is the first.
-    """
-
-    def __init__(self, rows_before: int = 0) -> None:
-        self._t4_ns, self._t5_ns = (array("q", bytes(8 * rows_before)) for _ in range(2))
-        self._failed_from, self._init_ns = array("I", bytes(4 * rows_before)), array("q", bytes(8 * rows_before))
-        self._error = array("H", bytes(2 * rows_before))
-        self.errors: dict[str, int] = {"": 0}
-
-    def add(self, items: Sequence[T4Item]) -> None:
-        """Add a row for each item."""
-        runs = [item.run or _NO_RUN for item in items]
-        self._t4_ns.extend([run.t4_ns for run in runs])
-        self._t5_ns.extend([run.t5_ns for run in runs])
-        self._failed_from.extend([run.failed_from for run in runs])
-        self._init_ns.extend([item.init_ns for item in items])
-        self._error.extend([self.errors.setdefault(run.error, len(self.errors)) for run in runs])
-
-    @property
-    def t4_ns(self) -> NDArray[np.int64]:
-        """Return when each began; 0 of items that are no such invocation."""
-        return np.frombuffer(self._t4_ns, dtype=np.int64)
-
-    @property
-    def t5_ns(self) -> NDArray[np.int64]:
-        """Return when each ended; 0 = never seen."""
-        return np.frombuffer(self._t5_ns, dtype=np.int64)
-
-    @property
-    def failed_from(self) -> NDArray[np.uint32]:
-        """Return the index in the batch of the first record that each did not process."""
-        return np.frombuffer(self._failed_from, dtype=np.uint32)
-
-    @property
-    def init_ns(self) -> NDArray[np.int64]:
-        """Return how long the init of each one's sandbox took."""
-        return np.frombuffer(self._init_ns, dtype=np.int64)
-
-    @property
-    def error(self) -> NDArray[np.uint16]:
-        """Return the number of each one's error in `errors`."""
-        return np.frombuffer(self._error, dtype=np.uint16)
-
-
-_NO_RUN = FunctionRun(0, 0, 0, "")
-
-
 class ItemColumns:
     """
     Columns with some 20 bytes of each t4 item: request, batch, source and cold start, a row in the order of `add`.
@@ -222,15 +148,21 @@ class ItemColumns:
 
     def add(self, items: Sequence[T4Item]) -> None:
         """Add a row for each item."""
-        if self.runs is None and any(item.source == FUNCTION for item in items):
+        sources = {item.source for item in items}
+        if self.runs is None and FUNCTION in sources:
             self.runs = RunColumns(len(self))
         if self.runs is not None:
-            self.runs.add(items)
+            self.runs.add([item.run for item in items], [item.init_ns for item in items])
         self._request.extend([hash(item.request_id) for item in items])
         self._batch.extend([item.batch for item in items])
         self._cold.extend([item.cold for item in items])
-        self._watch.extend([self._number(item.sandbox) if item.source.startswith(_WATCHER) else 0 for item in items])
-        self._received.extend([item.source in _PUSHED for item in items])
+        if sources <= _PUSHED:
+            self._watch.frombytes(bytes(2 * len(items)))
+            self._received.extend(b"\1" * len(items))
+        else:
+            watches = [self._number(item.sandbox) if item.source.startswith(_WATCHER) else 0 for item in items]
+            self._watch.extend(watches)
+            self._received.extend([item.source in _PUSHED for item in items])
         received = (item for item in items if item.cold and item.source in _PUSHED)
         self._cold_init_ns.update((hash(item.request_id), item.init_ns) for item in received)
 
