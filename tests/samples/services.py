@@ -120,10 +120,17 @@ def small_plan(store: str = "s3", **fields: Any) -> TrialPlan:  # noqa: ANN401 -
     return TrialPlan.model_validate({"phases": phases, **fields, "target": target})
 
 
-def stored_trial(services: Services, plan: AnyTrial | None = None, run_id: str = "run-1", trial: int = 0) -> TrialRef:
+def stored_trial(
+    services: Services,
+    plan: AnyTrial | None = None,
+    run_id: str = "run-1",
+    trial: int = 0,
+    abort_on: tuple[str, ...] = (),
+) -> TrialRef:
     """Store a trial's specification; its reference."""
     ref = TrialRef(run_id=run_id, trial=trial, tag=trial_tag(run_id, trial))
     plan = plan or small_plan()
     spec = TrialSpec(run_id=run_id, index=trial, name=plan.target.store, tag=ref.tag, plan=plan, estimate_usd=0.0)
+    spec = spec.model_copy(update={"abort_on": abort_on})
     services.runs.put_model(layout.trial_key(ref, "trial.json"), spec)
     return ref

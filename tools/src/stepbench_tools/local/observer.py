@@ -197,7 +197,7 @@ class Observer:
         return past if self._skip_probes else index
 
     def _stop_unknown(self, phase: PhaseStart) -> bool:
-        return phase.stop_at_ns is None and self._spec.plan.phases[phase.index].until is not None
+        return phase.stop_at_ns is None and self._spec.may_end_early(phase.index)
 
     def _read_shard(self, shard: int) -> None:
         """Count a shard's arrivals; those before any load are canaries, which are not received events."""

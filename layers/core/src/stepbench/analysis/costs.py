@@ -139,7 +139,7 @@ def _visits(evidence: Evidence, used: Sequence[FunctionUsage]) -> Visits:
         on_host=plan.load_from == "host",
         invoked=invoked,
         scaled=sum(phase.scale is not None for phase in needed),
-        sure=sum(phase.until is not None for phase in needed),
+        sure=sum(map(evidence.spec.may_end_early, planned)),
         utilised=sum(phase.probe or phase.uses_found_rate for phase in needed),
         missing=len(evidence.missing),
         lanes=WATCH_LANES if plan.pull else 0,

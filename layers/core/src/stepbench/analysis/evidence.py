@@ -157,8 +157,8 @@ def _looks(spec: TrialSpec, runs: RunStore) -> dict[int, PrecisionLooks]:
     ref = spec.ref
     found = {
         number: runs.find_model(layout.phase_key(ref, number, "until.json"), PrecisionLooks)
-        for number, phase in enumerate(spec.offered.phases)
-        if phase.until is not None
+        for number in range(len(spec.offered.phases))
+        if spec.may_end_early(number)
     }
     return {number: looks for number, looks in found.items() if looks is not None}
 

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.findings import STOPPED_REMEDY
+from stepbench.analysis.impossible import Impossible, ended_text
 from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.findings import FoundRate, StoppedPhase
 from stepbench.contracts.phase import LoadStep, PrecisionLook, PrecisionLooks, Window
 from stepbench.contracts.result import Caveat
+from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.digits import counted
 from stepbench.model.request import Outcome
 from stepbench.records.join.sent import UNRECORDED
@@ -115,9 +117,12 @@ def shorten_plan(plan: TrialPlan, evidence: Evidence) -> TrialPlan:
 def stopped_phases(evidence: Evidence, windows: Sequence[WindowResult]) -> Iterator[StoppedPhase]:
     """Yield one entry for each phase with `until` that was planned."""
     for number, phase in enumerate(evidence.spec.offered.phases):
+        looks = evidence.looks.get(number, PrecisionLooks())
+        if looks.impossible is not None:
+            yield _ended(phase, evidence.records.offered_s(number), looks.impossible)
+            continue
         if phase.until is None or number not in evidence.records.starts_ns:
             continue
-        looks = evidence.looks.get(number, PrecisionLooks())
         last = looks.looks[-1] if looks.looks else None
         reason = looks.reason or "unchecked"
         first = next((window for window in windows if window.phase == phase.name), None)
@@ -143,13 +148,33 @@ def stopped_phases(evidence: Evidence, windows: Sequence[WindowResult]) -> Itera
         )
 
 
+def _ended(phase: Phase, offered_s: float, why: tuple[str, str, str]) -> StoppedPhase:
+    found = Impossible(*why)
+    return StoppedPhase(
+        phase=phase.name,
+        metric=parse_threshold(found.threshold).statistic,
+        wanted=None,
+        reached=None,
+        final=None,
+        events=0,
+        looks=0,
+        stopped_at_s=offered_s,
+        threshold=found.threshold,
+        window=found.window,
+        reason="impossible",
+        text=ended_text(phase, offered_s, found),
+    )
+
+
 def _shorten_phase(phase: Phase, offered_s: float) -> Phase:
     if phase.closed is not None:
         return phase.model_copy(update={"closed": phase.closed.model_copy(update={"duration_s": offered_s})})
-    *before, last = phase.steps
-    rest_s = offered_s - sum(step.length_s for step in before)
-    step = LoadStep(rate_per_s=last.rate_per_s, duration_s=rest_s)
-    return phase.model_copy(update={"load": (*before, step), "until": None})
+    kept, left_s = list[LoadStep](), offered_s
+    for step in phase.steps:
+        if left_s > 0:
+            kept.append(step if step.length_s < left_s else LoadStep(rate_per_s=step.rate_per_s, duration_s=left_s))
+        left_s -= step.length_s
+    return phase.model_copy(update={"load": tuple(kept), "until": None})
 
 
 def _percent(width: float | None) -> str:

@@ -88,6 +88,11 @@ def _spare(
     return Decision("undecidable", UNDECIDED)
 
 
+def _has_ended(threshold: Threshold, trial: TrialSummary, place: tuple[str, str]) -> bool:
+    """Return whether a phase was ended because the threshold could not be kept in this window any more."""
+    return any((each.threshold, each.phase, each.window) == (threshold.text, *place) for each in trial.stopped)
+
+
 def _guess_times_longer(value: float, low: float, high: float, limit: float) -> float | None:
     """Return how much longer it takes until the limit leaves the interval: its width falls with the root of n."""
     reach, gap = (high - value, limit - value) if value < limit else (value - low, value - limit)
@@ -114,6 +119,8 @@ def _in_windows(threshold: Threshold, trials: Sequence[TrialSummary]) -> Iterato
         for phase, name, estimate in _estimates(threshold, trial):
             if threshold.window in {None, name}:
                 decision = _spare(decide(threshold, estimate), threshold, estimate, trial, (phase, name))
+                if _has_ended(threshold, trial, (phase, name)):
+                    decision = Decision("failed")
                 yield ThresholdResult(
                     threshold=threshold.text,
                     trial=trial.index,

@@ -160,6 +160,11 @@ class MeasuredWindow:
         """Return a measure of the acknowledged events in order of t0."""
         return as_ms(self.in_grid_order_ns(measure)[self._order])
 
+    def since_acknowledged_ms(self, now_ns: int) -> NDArray[np.float64]:
+        """Return how long ago each acknowledged event was acknowledged, in order of t0; at least nothing."""
+        answered_ms = self.values_ms(response_write)
+        return np.maximum(0.0, (now_ns - self._t0_ns[self._held][self._order]) / 1e6 - answered_ms)
+
     def latency_ms(self) -> NDArray[np.float64]:
         """Return the experiment's latency (see `analysis.latency`), in order of t0."""
         return self.values_ms(latency_of(self._plan))

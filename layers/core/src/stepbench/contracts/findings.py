@@ -38,17 +38,23 @@ class FoundRate(Contract):
 
 
 class StoppedPhase(Contract):
-    """Why a phase with `until` ended. Widths are relative: the 95 % interval over the quantile."""
+    """
+    Why a phase with `until` ended, or one of which a threshold could not be kept any more (`impossible`).
+
+    Widths are relative: the 95 % interval over the quantile; of `impossible` there are none.
+    """
 
     phase: str
     metric: str
-    wanted: float
+    wanted: float | None
     reached: float | None = Field(description="At the last look; None where there was no interval.")
     final: float | None = Field(description="Of the window as analysed, which holds what came after that look as well.")
     events: int = Field(ge=0, description="Acknowledged and arrived, at the last look.")
     looks: int = Field(ge=0)
     stopped_at_s: float = Field(description="Where its load ended, in seconds from the phase's start.")
-    reason: Literal["sure", "max_events", "cancelled", "writers_gone", "unchecked"] = Field(
+    threshold: str = Field(default="", description="Of `impossible`, as the plan has it.")
+    window: str = Field(default="", description="Of `impossible`: where it could not be kept.")
+    reason: Literal["sure", "max_events", "cancelled", "writers_gone", "unchecked", "impossible"] = Field(
         description="`unchecked`: CheckPrecision failed, so that the load went on to its longest."
     )
     text: str

@@ -200,11 +200,14 @@ class PrecisionLooks(Contract):
     """
     All looks at a phase with `until`: stored as its `until.json`, after each.
 
-    `reason` is None while looks go on. `writers_gone`: no writer gave a sign of life any more.
+    `reason` is None while looks go on. `writers_gone`: no writer gave a sign of life any more. `impossible`: which
+    threshold cannot be kept any more, in which window, and what shows it.
     """
 
     looks: tuple[PrecisionLook, ...] = ()
-    reason: Literal["sure", "max_events", "cancelled", "writers_gone"] | None = None
+    reason: Literal["sure", "max_events", "cancelled", "writers_gone", "impossible"] | None = None
+    impossible: tuple[str, str, str] | None = None
+    checked_at_s: float = Field(default=0, description="When thresholds were looked at last, from the phase's start.")
 
 
 def _kind_rules(phase: Phase) -> Iterator[BrokenRule]:

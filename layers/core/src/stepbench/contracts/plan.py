@@ -173,6 +173,11 @@ class Plan(RuledContract):
         "`throughput`, `cost` (per million events) or `time to processed p99`: answers and comparisons begin with it. "
         "Without it, with the median.",
     )
+    abort_on_fail: bool = Field(
+        default=False,
+        description="End a trial's load as soon as a phase of it cannot keep to a threshold any more, whatever is "
+        "still to come: that phase ends, those after it are passed over, the run's other trials go on.",
+    )
 
     def _broken_rules(self) -> Iterator[BrokenRule]:
         yield from repeated_names("trials", [trial.name for trial in self.trials])
@@ -231,6 +236,19 @@ class TrialSpec(Contract):
     base: str = Field(default="", description="The trial's name as written, or its store's; empty where that varies.")
     repeat: int = Field(default=0, ge=0, description="Number within the group, from 0.")
     point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
+    abort_on: tuple[str, ...] = Field(
+        default=(), description="Thresholds that end its load as soon as they cannot be kept any more."
+    )
+
+    def may_abort(self, phase: int) -> bool:
+        """Return whether a phase is ended by a threshold: it is measured, in open loop, and planned by itself."""
+        plan = self.offered
+        alone = not plan.phases[phase].gapless and len(plan.planned_together(phase)) == 1
+        return bool(self.abort_on) and alone and plan.phases[phase].measured and plan.phases[phase].closed is None
+
+    def may_end_early(self, phase: int) -> bool:
+        """Return whether a phase may end before its schedule does."""
+        return self.offered.phases[phase].until is not None or self.may_abort(phase)
 
     @property
     def offered(self) -> TrialPlan:

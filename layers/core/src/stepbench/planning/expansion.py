@@ -77,6 +77,7 @@ def expand(
             base=trial.base,
             repeat=trial.repeat,
             point=without_queries(trial.point),
+            abort_on=plan.thresholds if plan.abort_on_fail and traits_of(trial.plan.experiment).windows else (),
         )
         for index, trial in enumerate(expanded(plan) if trials is None else trials)
     )

@@ -1,6 +1,9 @@
 """
 Task `CheckPrecision`: whether a phase with `until` is sure enough to end; if so, fix when.
 
+With `abort_on_fail`, also whether one cannot keep to a threshold any more: then it ends as well, and those after it are
+passed over.
+
 Load goes on meanwhile, and ends at a time that lies far enough ahead for every writer to have seen it. That time
 stands in the results table and nowhere else, so that writers and analysis cannot differ; it is never changed.
 """
@@ -11,6 +14,7 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from stepbench.analysis.impossible import check_pause_s, find_impossible
 from stepbench.analysis.precision import first_look_s, next_look_s, take_look
 from stepbench.contracts.phase import MAX_PRECISION_CHECKS, PhaseSchedule, PrecisionLooks
 from stepbench.contracts.tasks import CheckPrecisionInput, CheckPrecisionOutput
@@ -43,15 +47,17 @@ def check_precision(task: CheckPrecisionInput, services: Services) -> CheckPreci
     looks_key = layout.phase_key(task.ref, task.phase, "until.json")
     looks = services.runs.find_model(looks_key, PrecisionLooks) or PrecisionLooks()
     now_s = (services.clock.now_ns() - start_ns) / _SECOND_NS
-    if phase.until is None or looks.reason is not None:
+    if not spec.may_end_early(task.phase) or looks.reason is not None:
         return _answer(start_ns, now_s, done=True)
     looks = _close(looks, spec, task, services, now_s)
-    if looks.reason is None and now_s < _next_s(phase, looks):
-        return _answer(start_ns, _next_s(phase, looks), done=False)
-    if looks.reason is None:
+    if looks.reason is None and now_s < _next_s(spec, task.phase, looks):
+        return _answer(start_ns, _next_s(spec, task.phase, looks), done=False)
+    if looks.reason is None and spec.may_abort(task.phase):
+        looks = _check_thresholds(looks, spec, task.phase, start_ns, services)
+    if looks.reason is None and phase.until is not None and now_s >= _next_look_s(phase, looks):
         looks = _add_look(looks, spec, task.phase, start_ns, services)
     services.runs.put_model(looks_key, looks)
-    return _answer(start_ns, _next_s(phase, looks), done=looks.reason is not None)
+    return _answer(start_ns, _next_s(spec, task.phase, looks), done=looks.reason is not None)
 
 
 def _close(
@@ -59,12 +65,36 @@ def _close(
 ) -> PrecisionLooks:
     """Close the looks with a reason, where there is one that needs no look."""
     if services.table.stop_at_ns(spec.tag, task.phase) is not None:
-        return looks.model_copy(update={"reason": "sure"})  # an earlier call fixed it, and could not say so
+        reason = "impossible" if looks.impossible else "sure"
+        return looks.model_copy(update={"reason": reason})  # an earlier call fixed it, and could not say so
     if services.table.flag(spec.tag, layout.CANCELLED) is not None:
         return looks.model_copy(update={"reason": "cancelled"})
     if now_s >= spec.offered.phases[task.phase].length_s:
         return looks.model_copy(update={"reason": "max_events"})
     return looks
+
+
+def _check_thresholds(
+    looks: PrecisionLooks, spec: TrialSpec, phase: int, start_ns: int, services: Services
+) -> PrecisionLooks:
+    """End the load where a threshold cannot be kept any more; what shows it is stored before the end is fixed."""
+    now_ns = services.clock.now_ns()
+    joined = read_records(spec, services.runs, services.table).joined
+    looks = looks.model_copy(update={"checked_at_s": (now_ns - start_ns) / _SECOND_NS})
+    found = find_impossible(spec, joined, phase, start_ns, now_ns)
+    if found is None:
+        return looks
+    looks = looks.model_copy(update={"impossible": tuple(found)})
+    services.runs.put_model(layout.phase_key(spec.ref, phase, "until.json"), looks)
+    _end(spec, phase, start_ns, services)
+    return looks.model_copy(update={"reason": "impossible"})
+
+
+def _end(spec: TrialSpec, phase: int, start_ns: int, services: Services) -> None:
+    """Fix when the load ends, unless it does so by itself before every writer has seen it."""
+    stop_at_ns = services.clock.now_ns() + round(STOP_LEAD_S * _SECOND_NS)
+    if stop_at_ns < start_ns + spec.offered.phases[phase].length_s * _SECOND_NS:
+        services.table.set_stop(spec.tag, phase, stop_at_ns)
 
 
 def _add_look(looks: PrecisionLooks, spec: TrialSpec, phase: int, start_ns: int, services: Services) -> PrecisionLooks:
@@ -73,9 +103,7 @@ def _add_look(looks: PrecisionLooks, spec: TrialSpec, phase: int, start_ns: int,
     looks = PrecisionLooks(looks=(*looks.looks, found))
     width = math.inf if found.relative_width is None else found.relative_width
     if planned.until is not None and width <= planned.until.relative_width:
-        stop_at_ns = services.clock.now_ns() + round(STOP_LEAD_S * _SECOND_NS)
-        if stop_at_ns < start_ns + planned.length_s * _SECOND_NS:
-            services.table.set_stop(spec.tag, phase, stop_at_ns)
+        _end(spec, phase, start_ns, services)
         return looks.model_copy(update={"reason": "sure"})
     if not _any_writer_alive(spec, phase, services):
         return looks.model_copy(update={"reason": "writers_gone"})
@@ -89,8 +117,16 @@ def _any_writer_alive(spec: TrialSpec, phase: int, services: Services) -> bool:
     return any(who.startswith(of_phase) and int(beat["at_ns"]) > since_ns for who, beat in beats)
 
 
-def _next_s(phase: Phase, looks: PrecisionLooks) -> float:
-    """Return when to look next, in seconds from the phase's start: at the end of its load at the latest."""
+def _next_s(spec: TrialSpec, phase: int, looks: PrecisionLooks) -> float:
+    """Return when to call again, in seconds from the phase's start: at the end of its load at the latest."""
+    planned = spec.offered.phases[phase]
+    look_s = planned.length_s if planned.until is None else _next_look_s(planned, looks)
+    check_s = looks.checked_at_s + check_pause_s(spec, phase) if spec.may_abort(phase) else planned.length_s
+    return min(look_s, check_s, planned.length_s)
+
+
+def _next_look_s(phase: Phase, looks: PrecisionLooks) -> float:
+    """Return when to look next how well the quantile is known."""
     if not looks.looks:
         return min(first_look_s(phase), phase.length_s)
     if len(looks.looks) >= MAX_PRECISION_CHECKS:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from stepbench.contracts.phase import SLICE_S, PhaseSchedule
+from stepbench.contracts.phase import SLICE_S, PhaseSchedule, PrecisionLooks
 from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
 from stepbench.errors import LoadHostLostError, RateNotFoundError
@@ -60,6 +60,8 @@ def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
+    if spec.abort_on and _has_missed(spec, task.phase, services):
+        return PlanPhaseOutput(needed=False, items_bucket="", items_key="", max_concurrency=1)
     if (planned := experiment_of(spec.plan.experiment).staging.plan(spec, services)) is not None:
         return planned
     rated = None if spec.plan.phases[task.phase].gapless else with_found_rate(spec, task.phase, services)
@@ -70,6 +72,13 @@ def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
     if rated is not spec:
         services.runs.put_model(layout.trial_key(task.ref, "trial.json"), rated)
     return _schedule(task, rated, services)
+
+
+def _has_missed(spec: TrialSpec, phase: int, services: Services) -> bool:
+    """Return whether an earlier phase was ended since it could not keep to a threshold."""
+    keys = (layout.phase_key(spec.ref, each, "until.json") for each in range(phase) if spec.may_abort(each))
+    found = (services.runs.find_model(key, PrecisionLooks) for key in keys)
+    return any(looks is not None and looks.impossible is not None for looks in found)
 
 
 def _require_load_host(writers: int, services: Services) -> None:

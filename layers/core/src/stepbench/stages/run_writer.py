@@ -243,9 +243,9 @@ def _beat_and_read_flags(attempt: _Attempt) -> tuple[str | None, bool, int | Non
 
 
 def _find_stop(attempt: _Attempt) -> int | None:
-    """Return where the phase ends, if it is one that ends when it is sure, and it is."""
+    """Return where the phase ends, if it is one that may end before its schedule does, and it is known."""
     phase = attempt.task.item.phase
-    if attempt.spec.offered.phases[phase].until is None:
+    if not attempt.spec.may_end_early(phase):
         return None
     return attempt.services.table.stop_at_ns(attempt.task.item.ref.tag, phase)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.regressions import NamedRun
 from stepbench.contracts.runs import (
     MAX_CAUSE_CHARS,
@@ -97,6 +98,7 @@ def _enter_refusal(task: ValidatePlanInput, request: RunRequest, cause: str, ser
 def _store(spec: TrialSpec, services: Services) -> PlannedTrial:
     ref = spec.ref
     services.runs.put_model(layout.trial_key(ref, "trial.json"), spec)
+    loaded = traits_of(spec.plan.experiment).windows
     return PlannedTrial(
         ref=ref,
         name=spec.name,
@@ -108,7 +110,7 @@ def _store(spec: TrialSpec, services: Services) -> PlannedTrial:
                 index=index,
                 settle_s=math.ceil(phase.settle_s),
                 scale=phase.scale is not None or configures(spec.plan.target, index),
-                until=phase.until is not None,
+                until=loaded and spec.may_end_early(index),
                 utilisation=phase.probe or phase.uses_found_rate,
             )
             for index, phase in enumerate(spec.plan.phases)

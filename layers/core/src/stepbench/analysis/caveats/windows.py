@@ -97,7 +97,7 @@ def _dependent(window: str, place: int, found: Mapping[str, Dependence]) -> Cave
 def find_unsure_phases(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report each phase that ended before its quantile was as sure as the plan asks."""
     for phase in findings.stopped:
-        if phase.reason != "sure" and (phase.final is None or phase.final > phase.wanted):
+        if phase.wanted is not None and phase.reason != "sure" and (phase.final is None or phase.final > phase.wanted):
             remedy = "Raise until.max_events, ask for a wider interval, or for a quantile that is easier to know."
             remedy = STOPPED_REMEDY if findings.cancelled else remedy
             yield Caveat(kind="not_sure", text=phase.text, remedy=remedy)

@@ -125,6 +125,8 @@ def _window(window: WindowResult, name: str, p50: str, first: str) -> str:
 
 
 def _ending(phase: StoppedPhase) -> str:
+    if phase.threshold:
+        return f"{phase.phase} ended after {phase.stopped_at_s:.0f} s: {phase.threshold} could not be kept any more"
     width = phase.final if phase.final is not None else phase.reached
     known = "not known" if width is None else f"known to {100 * width:.2g} %"
     why = phase.reason.replace("_", " ")

@@ -117,7 +117,7 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
         RecordsUnavailableError: bucket or table do not answer.
     """
     starts_ns, retained = planned_starts(spec, runs), RetainedRecords.of(spec)
-    stops_ns = table.stops_ns(spec.tag) if any(phase.until for phase in spec.offered.phases) else {}
+    stops_ns = table.stops_ns(spec.tag) if any(map(spec.may_end_early, range(len(spec.offered.phases)))) else {}
     files, arrivals = StoredFiles(spec.ref, runs, retained), StoredItems(spec.ref, runs, table, retained)
     operations = None
     if any(phase.closed for phase in spec.offered.phases):
