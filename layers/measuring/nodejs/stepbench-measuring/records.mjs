@@ -24,13 +24,12 @@ const READ = {
   [POSTGRESQL]: ({ event, t3_us: t3 }) => [String(event).slice(0, EVENT_CHARS), Math.trunc(Number(t3)) || 0],
 };
 
-// What an event's source is called, '' for none that is known, and its records in a list of their own.
+// What an event's source is called, and its records in a list of their own; '' and none of another.
 export function delivered(event) {
   if (event?.source === POSTGRESQL) return [POSTGRESQL, [event]];
   const records = event?.Records;
-  if (!Array.isArray(records) || records.length === 0) return ['', [event]];
-  const source = records[0]?.eventSource;
-  return [Object.hasOwn(READ, source) ? source : '', [...records]];
+  const source = Array.isArray(records) ? records[0]?.eventSource : undefined;
+  return Object.hasOwn(READ, source) ? [source, [...records]] : ['', []];
 }
 
 // The records as JSON arrays, one a line, and before each how many are in it; the last may be empty.
@@ -39,7 +38,7 @@ export function chunks(source, records, identity) {
   let chunk = [];
   let bytes = 0;
   const close = () => lines.push([chunk.length, `[${chunk.join(',')}]`]);
-  for (const record of source ? records : []) {
+  for (const record of records) {
     let text = '[]'; // the place of a record that cannot be read stays
     try {
       text = JSON.stringify(READ[source](record, identity));

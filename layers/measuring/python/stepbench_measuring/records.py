@@ -21,7 +21,7 @@ _UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
 def delivered(event: Any) -> tuple[str, list[Any]]:  # noqa: ANN401 -- whatever a store sends
-    """Return what an event's source is called, "" for none that is known, and its records in a list of their own."""
+    """Return what an event's source is called, and its records in a list of their own; "" and none of another."""
     if isinstance(event, dict):
         if event.get("source") == _POSTGRESQL:
             return _POSTGRESQL, [event]
@@ -29,8 +29,9 @@ def delivered(event: Any) -> tuple[str, list[Any]]:  # noqa: ANN401 -- whatever 
         if isinstance(records, list) and records:
             first = records[0]
             source = first.get("eventSource") if isinstance(first, dict) else None
-            return (source if source in _READ else ""), list(records)
-    return "", [event]
+            if source in _READ:
+                return source, list(records)
+    return "", []
 
 
 def chunks(source: str, records: list[Any], identity: str) -> list[tuple[int, str]]:
@@ -42,11 +43,11 @@ def chunks(source: str, records: list[Any], identity: str) -> list[tuple[int, st
         records: what it returns beside.
         identity: the name of the DynamoDB attribute that has an event's identity; "" = only keys have it.
     """
-    read = _READ.get(source)
+    read = _READ.get(source)  # none without records
     lines: list[tuple[int, str]] = []
     chunk: list[str] = []
     chars = 0
-    for record in records if read else []:
+    for record in records:
         text = _dump(_read(read, record, identity))
         if chunk and (len(chunk) == CHUNK_RECORDS or chars + len(text) > CHUNK_CHARS):
             lines.append(_array(chunk))

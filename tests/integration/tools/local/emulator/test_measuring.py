@@ -121,3 +121,62 @@ def test_a_handler_that_is_not_there_is_reported_as_without_the_layer(
     assert first is not None
     assert first == second
     assert first["errorType"].startswith("Runtime.")
+
+
+STREAM = """
+import json
+def handler(event, context):
+    names = [record["dynamodb"]["Keys"]["name"]["S"] for record in event["Records"]]
+    print("seen " + ",".join(names))
+    if names and "poison" in names and MODE == "raise": raise ValueError("poison")
+    failed = [r["dynamodb"]["SequenceNumber"] for r, name in zip(event["Records"], names) if name == "poison"]
+    return {"batchItemFailures": [{"itemIdentifier": each} for each in failed]}
+"""
+NAMES = ["a", "b", "poison", "c"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "settings", "seen"),
+    [
+        ("raise", {}, ["a,b,poison,c"] * 2),
+        ("raise", {"BisectBatchOnFunctionError": True}, ["a,b,poison,c", "a,b", "poison,c", "poison", "poison", "c"]),
+        ("report", {"FunctionResponseTypes": ["ReportBatchItemFailures"]}, ["a,b,poison,c", "poison,c"]),
+    ],
+    ids=["whole", "bisect", "report"],
+)
+def test_a_streams_batch_is_tried_again_as_on_aws_and_given_up(
+    measured: Measured, shimmed: Emulator, mode: str, settings: dict[str, Any], seen: list[str]
+) -> None:
+    """One poison record may not hold up a measured function for ever, and each kind of retry has its own order."""
+    name = f"stream-{mode}-{len(settings)}"
+    clients = {each: local_client(each, shimmed.endpoint) for each in ("dynamodb", "sqs")}
+    table = clients["dynamodb"].create_table(
+        TableName=name,
+        AttributeDefinitions=[{"AttributeName": "name", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "name", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+    )["TableDescription"]
+    for each in NAMES:
+        clients["dynamodb"].put_item(TableName=name, Item={"name": {"S": each}})
+    queue = clients["sqs"].create_queue(QueueName=name)["QueueUrl"]
+    attributes = clients["sqs"].get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]
+    measured.functions.make(name, f"MODE = {mode!r}\n{STREAM}")
+    measured.functions.client.create_event_source_mapping(
+        FunctionName=name,
+        EventSourceArn=table["LatestStreamArn"],
+        StartingPosition="TRIM_HORIZON",
+        MaximumRetryAttempts=1,
+        DestinationConfig={"OnFailure": {"Destination": attributes["QueueArn"]}},
+        **settings,
+    )
+    found: list[Any] = []
+
+    def is_given_up() -> bool:
+        found.extend(clients["sqs"].receive_message(QueueUrl=queue, WaitTimeSeconds=0).get("Messages", []))
+        return bool(found)
+
+    wait_until("the batch is given up", is_given_up, timeout_s=20)
+    messages = measured.messages(name, seen[-1])
+    assert [line.removeprefix("seen ") for line in messages if line.startswith("seen ")] == seen
+    assert json.loads(found[0]["Body"])["requestContext"]["condition"] == "RetryAttemptsExhausted"

@@ -27,6 +27,10 @@ DECISIONS = "STEPBENCH_DECISIONS"
 """Variable with a file: functions may then do what their roles allow, and nothing else; the file has each decision."""
 TASKS_AT_ONCE = "STEPBENCH_TASKS_AT_ONCE"
 """Variable with a number: further ECS tasks then find no capacity."""
+ASYNC_RETRY = "STEPBENCH_ASYNC_RETRY_S"
+"""Variable with whole seconds: so long after its failure an asynchronous invocation is tried again, then twice that."""
+ASYNC_RETRY_S = 60
+"""Lambda waits a minute, then two (Lambda's guide, "How Lambda handles errors and retries")."""
 STREAM_POLL_S = 0.25
 """Lambda reads each shard of a stream four times a second (Lambda's guide, "Using Lambda with DynamoDB")."""
 _HEALTH = "/_localstack/health"  # MiniStack answers it, too
@@ -39,6 +43,8 @@ def ministack_environment(_paths: Paths, port: int, scratch: Path) -> dict[str, 
         "STATE_DIR": str(scratch / "state"),
         "GATEWAY_PORT": str(port),
         "LOG_LEVEL": "WARNING",
+        "LAMBDA_ASYNC_RETRY_BASE_SECONDS": _async_retry_s(),
+        "LAMBDA_ASYNC_RETRY_MAX_SECONDS": "3600",
         "ECS_TASKS_AT_ONCE": os.environ.get(TASKS_AT_ONCE, ""),
         **({"AUTH": "true", "DECISIONS": os.environ[DECISIONS]} if os.environ.get(DECISIONS) else {}),
     }
@@ -74,8 +80,13 @@ def localstack_environment(paths: Paths, port: int, scratch: Path) -> dict[str, 
         "PROVIDER_OVERRIDE_DYNAMODBSTREAMS": "v2",
         "LAMBDA_EVENT_SOURCE_MAPPING_POLL_INTERVAL_SEC": f"{STREAM_POLL_S:g}",
         "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": f"{STREAM_POLL_S:g}",
+        "LAMBDA_RETRY_BASE_DELAY": _async_retry_s(),
         "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "120",  # longer than our own limit
     }
+
+
+def _async_retry_s() -> str:
+    return os.environ.get(ASYNC_RETRY) or str(ASYNC_RETRY_S)
 
 
 class Kind(NamedTuple):

@@ -45,11 +45,12 @@ class Line(Contract):
 
 
 class Begin(Line):
-    """The handler begins."""
+    """The handler begins; `t4_resolution_ns`: how fine the runtime's wall clock is, Node.js's 1,000."""
 
     sandbox: str
     cold: bool = False
     init_ns: int = Field(default=0, ge=0)
+    t4_resolution_ns: int = Field(default=1, ge=1)
     batch: int = Field(ge=0)
     source: str = ""
 

@@ -36,15 +36,17 @@ PATCHED = {
     "ministack.core.iam_actions": "request_tag_context",
     "ministack.core.iam_evaluator": "enforce evaluate is_root_access_key",
     "ministack.services.lambda_svc": """
-        _docker_extracted_dir _execute_function _execute_function_provided_warm _execute_function_warm _functions
-        _inflight_key _invoke _poll_dynamodb_streams _provided_code_lock _provided_runtime_code_dir
-        _provided_worker_env _release_execution_slot _reserved_concurrency _resolve_layer_zip _runtime_env_vars
-        _throttle_response _validate_total_unzipped_size _xray_trace_id_for_invocation error_response_json
-        executions_in_flight invalidate_worker invoke_async_with_retry release_worker""",
+        _docker_extracted_dir _dynamodb_stream_positions _dynamodb_stream_positions_lock _execute_function
+        _execute_function_provided_warm _execute_function_warm _functions _inflight_key _invoke _iter_all_esms
+        _poll_dynamodb_streams _provided_code_lock _provided_runtime_code_dir _provided_worker_env
+        _release_execution_slot _reserved_concurrency _resolve_layer_zip _runtime_env_vars
+        _send_ddb_stream_failure_record _throttle_response _validate_total_unzipped_size
+        _xray_trace_id_for_invocation error_response_json executions_in_flight invalidate_worker
+        invoke_async_with_retry release_worker""",
     "ministack.services.apigateway": "_invoke_lambda_proxy",
     "ministack.services.cloudformation": "_stacks",
     "ministack.services.cloudformation.provisioners": "_RESOURCE_HANDLERS _update_resource",
-    "ministack.services.dynamodb": "_transact_write_items _txn_token_lookup",
+    "ministack.services.dynamodb": "_transact_write_items _txn_token_lookup stream_records_since",
     "ministack.services.ecs": """
         _ACTION_MAP _awslogs_config _cleanup_task_resources _describe_tasks _emit_awslogs_event
         _ensure_awslogs_stream _get_docker _mark_task_running _mark_task_stopped _register_metadata
@@ -229,6 +231,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     sandboxes.patch_layers(service, provisioners, folders)
     sample_no_traces(service)
     limits.await_reserved_concurrency(service)
+    neighbour(here / "stream_retries.py").Retries(service, modules["ministack.services.dynamodb"])
     limits.finish_invocations(runtime, service)
     tasks = neighbour(here / "tasks.py")
     tasks.run_as_processes(
