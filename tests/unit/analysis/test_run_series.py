@@ -12,6 +12,7 @@ from stepbench.analysis.regressions import find_regressions
 from stepbench.analysis.run_series import Found, run_numbers, series_of_runs
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import DetectorSettings
+from stepbench.contracts.threshold_grammar import parse_judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,3 +134,23 @@ def test_a_run_that_fell_behind_has_no_number(value: float | None, beyond: str) 
     assert {each.verdict for each in found.findings} == {"undecidable"}
     assert found.findings[0].text.startswith("the last run fell behind: kept up with 96 of 200/s; before it: ")
     assert find_regressions(found_in([behind]).series, DetectorSettings()).behind == ()
+
+
+@pytest.mark.parametrize(
+    ("judge", "names"),
+    [
+        ("p99", ["p99", "p50", "p90"]),
+        ("p95", ["p95", "p50", "p90", "p99"]),
+        ("response p95", ["response p95", "p50", "p90", "p99"]),
+        ("throughput", ["throughput", "p50", "p90", "p99"]),
+        ("errors", ["p50", "p90", "p99"]),  # mostly none, of which there is no ratio
+    ],
+)
+def test_what_a_run_is_judged_by_is_its_first_series(judge: str, names: list[str]) -> None:
+    """A build server follows what its users have asked about; the other numbers go on as they were."""
+    runs = [each.model_copy(update={"judge": parse_judge(judge)}) for each in summaries([1, 2])]
+    values = found_in(runs).series.runs[0].values
+    assert [each.series.name.rpartition(", ")[2] for each in values] == names
+    assert all(each.estimate.value is not None for each in values[:1])
+    plain = found_in(summaries([1, 2])).series.runs[0].values
+    assert {each.series.name for each in plain} <= {each.series.name for each in values}

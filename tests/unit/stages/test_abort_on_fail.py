@@ -27,8 +27,10 @@ from stepbench.experiments.report.headline import describe_window, headline_line
 from stepbench.model.request import Outcome
 from stepbench.planning import expand
 from stepbench.records.storage import layout
+from stepbench.report import document as doc
 from stepbench.report.run import window_rows
 from stepbench.report.summary import RunFacts, summarise
+from stepbench.report.thresholds import thresholds_section
 from stepbench.stages.analyse_trial import analyse_trial
 from stepbench.stages.check_precision import STOP_LEAD_S, check_precision
 from stepbench.stages.plan_phase import plan_phase
@@ -203,6 +205,9 @@ def test_the_trial_adds_up_and_says_when_and_why_it_ended() -> None:
     assert (summary.status, summary.verdict) == ("succeeded", "failed")
     assert [each.state for each in summary.thresholds] == ["failed", "passed"]
     assert describe_window(window_rows([trial])[0]).endswith(ended.text)
+    section = thresholds_section(summary, troubled=False)
+    assert section is not None
+    assert f"s3 {ended.text}" in [doc.plain(part.text) for part in section.parts if isinstance(part, doc.Sentence)]
     assert "steady ended after 65 s: p99 < 50 ms could not be kept any more" in headline_lines(summary)[-1]
 
 

@@ -406,3 +406,12 @@ def test_the_table_begins_with_what_the_run_is_judged_by(summary: RunSummary, ju
     assert headings[place : place + 2] == [each.lower() for each in columns]
     assert len(headings) == len(set(headings))
     assert headline_rows(summary.model_copy(update={"judge": parse_judge("p99")}))[0]["p99"]
+
+
+def test_a_quantile_that_is_judged_is_said_once(summary: RunSummary) -> None:
+    """It was the tail of the sentence behind as well."""
+    row = window_rows(summary.trials, parse_judge("p90"))[0]
+    assert describe_window(row).startswith("p90 ")
+    assert describe_window(row).count("p90") == 1
+    median = window_rows(summary.trials, parse_judge("p50"))[0]
+    assert describe_window(median) == describe_window(window_rows(summary.trials)[0])

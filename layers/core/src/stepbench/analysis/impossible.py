@@ -158,7 +158,5 @@ def _least_ms(threshold: Threshold, window: MeasuredWindow, plan: TrialPlan, now
 def ended_text(phase: Phase, offered_s: float, found: Impossible) -> str:
     """Return when and why a phase's load was ended."""
     where = "" if found.window == phase.name else f" in window {found.window}"
-    return (
-        f"Phase {phase.name} was ended after {offered_s:.0f} s: {found.threshold} could not be kept{where} any more. "
-        f"{found.text}."
-    )
+    early = f"was ended after {offered_s:.0f} s" if offered_s < phase.length_s - 0.5 else "was about to end"
+    return f"Phase {phase.name} {early}: {found.threshold} could not be kept{where} any more. {found.text}."

@@ -40,7 +40,7 @@ def judged_over_runs(judge: Judge, runs: Sequence[tuple[TrialSummary, WindowResu
         if shared == "lost" and any(window.operations for window in windows):
             return Estimate(value=None, reason=NOT_MEASURED)
         return share(shared, Runs(windows))
-    found = _of_runs(judge, Runs(windows, None, [cost_per_million(trial) for trial, _ in runs]))
+    found = runs_judged(judge, Runs(windows, None, [cost_per_million(trial) for trial, _ in runs]))
     if len(found) == 1:
         return found[0]
     if judge.statistic in QUANTILES:
@@ -99,8 +99,12 @@ def describe(judge: Judge, estimate: Estimate) -> str:
 
 
 def first_sentence(judge: Judge | None, runs: Sequence[tuple[TrialSummary, WindowResult]]) -> str:
-    """Return the sentence that an answer on a window of some runs begins with, and a blank; or nothing."""
-    if judge is None:
+    """
+    Return the sentence that an answer on a window of some runs begins with, and a blank.
+
+    Nothing without a measure, or of the median of latency, with which all answers begin.
+    """
+    if judge is None or judge.name == "p50":
         return ""
     said = describe(judge, judged_over_runs(judge, runs))
     return f"{said if said.startswith('p') else said[:1].upper() + said[1:]}. "
@@ -118,7 +122,7 @@ def _shared(judge: Judge) -> Shared | None:
     return next((each for each in SHARED if each == judge.statistic), None)
 
 
-def _of_runs(judge: Judge, runs: Runs) -> list[Estimate]:
+def runs_judged(judge: Judge, runs: Runs) -> list[Estimate]:
     """Return each run's estimate of what is no share; none where the runs' costs are not known apart."""
     match judge.statistic:
         case "cost":
@@ -143,7 +147,7 @@ def _of_window(judge: Judge, window: WindowResult, runs: Runs, statistic: str) -
 def _effect(judge: Judge, b: Runs, a: Runs, *, paired: bool) -> Effect:
     if (shared := _shared(judge)) is not None:
         return compare_shares(shared, b, a)
-    sides = _of_runs(judge, b), _of_runs(judge, a)
+    sides = runs_judged(judge, b), runs_judged(judge, a)
     if not all(sides):
         nothing = Estimate(value=None, reason=WHOLE_TRIALS)
         return Effect(measure=judge.name, a=nothing, b=nothing, ratio=nothing, finding="unknown")

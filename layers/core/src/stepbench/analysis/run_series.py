@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.effects import COMPARED_QUANTILES, Runs, closed_loop
+from stepbench.analysis.effects import COMPARED_QUANTILES, closed_loop
+from stepbench.analysis.judged import runs_judged
+from stepbench.analysis.one_verdict import runs_of
 from stepbench.analysis.pairs import Group, find_groups
 from stepbench.analysis.slow_spells import UNDECIDED, may_be_caused, spells_of
 from stepbench.analysis.verdicts import common_kinds
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import MOST_RUNS, RunSeries, Series, SeriesRun, SeriesValue
+from stepbench.contracts.thresholds import OF_KINDS, SHARED, THRESHOLD_QUANTILES, THROUGHPUT, Judge
 from stepbench.stats.over_runs import mean_over_runs
 
 if TYPE_CHECKING:
@@ -61,7 +64,7 @@ def run_numbers(run: RunSummary) -> RunNumbers:
         green=run.verdict != "failed" and run.status == "succeeded",
         names=tuple(dict.fromkeys(trial.group or trial.name for trial in run.trials if not trial.skipped)),
         groups={
-            group.name: GroupNumbers(_settings(group), group.first.provider, tuple(_values(group)))
+            group.name: GroupNumbers(_settings(group), group.first.provider, tuple(_values(group, run.judge)))
             for group in find_groups(run.trials)
         },
     )
@@ -126,22 +129,29 @@ def _note_changes(served: dict[str, str], groups: Mapping[str, GroupNumbers]) ->
     return "; ".join(dict.fromkeys(said))
 
 
-def _values(group: Group) -> Iterator[SeriesValue]:
+def _values(group: Group, judge: Judge | None) -> Iterator[SeriesValue]:
+    """Yield the numbers of each window: what the run is judged by before the others."""
     for place in dict.fromkeys((each.phase, each.name) for each in group.first.windows):
         windows = group.windows(*place)
         known = [spells_of(trial, *place) for trial in group.trials if Group(group.name, (trial,)).windows(*place)]
+        at = {"group": group.name, "phase": place[0], "window": place[1]}
+        first = judge if judge is not None and judge.statistic not in SHARED else None
         for kind in (None, *common_kinds(windows, windows)):
-            runs = Runs(windows, kind)
-            for name in COMPARED_QUANTILES:
+            quantiles = [Judge(statistic=name) for name in COMPARED_QUANTILES]
+            if first is not None and (kind is None or first.measure in OF_KINDS):
+                quantiles = [first, *(each for each in quantiles if each != first)]
+            for each in quantiles:
+                found = runs_judged(each, runs_of(group, place, kind))
                 estimates = [
-                    CAUSED_BY_SPELLS if may_be_caused(spells, name, each) else each
-                    for each, spells in zip(runs.quantile(name), known, strict=True)
+                    CAUSED_BY_SPELLS if may_be_caused(spells, each.statistic, estimate) else estimate
+                    for estimate, spells in zip(found, known, strict=True)
                 ]
-                series = Series(group=group.name, phase=place[0], window=place[1], kind=kind, quantile=name)
+                quantile = each.statistic if each.statistic in THRESHOLD_QUANTILES else None
+                series = Series.model_validate({**at, "kind": kind, "measure": each.measure, "quantile": quantile})
                 yield SeriesValue(series=series, estimate=_together(estimates))
-        if closed_loop(windows):
+        if closed_loop(windows) and (first is None or first.statistic != THROUGHPUT):
             rates = [Estimate(value=each.throughput_per_s, reason="one run") for each in windows]
-            series = Series(group=group.name, phase=place[0], window=place[1], measure="throughput")
+            series = Series.model_validate({**at, "measure": THROUGHPUT})
             yield SeriesValue(series=series, estimate=_together(rates))
 
 

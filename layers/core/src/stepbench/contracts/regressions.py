@@ -8,6 +8,7 @@ from pydantic import Field
 
 from stepbench.contracts.base import BrokenRule, Contract, RuledContract
 from stepbench.contracts.measures import Estimate, KindName
+from stepbench.contracts.thresholds import Quantile, Time, measure_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,20 +58,23 @@ class DetectorSettings(Contract):
 
 
 class Series(Contract):
-    """One number of a plan, run after run. `quantile`: of latency; None of throughput."""
+    """One number of a plan, run after run. `quantile`: of latency or another time; None of throughput and cost."""
 
     group: str
     phase: str
     window: str
     kind: KindName | None = None
-    measure: Literal["latency", "throughput"] = "latency"
-    quantile: Literal["p50", "p90", "p99"] | None = None
+    measure: Time | Literal["throughput", "cost"] = "latency"
+    quantile: Quantile | None = None
 
     @property
     def name(self) -> str:
         """Return it in words: `s3 · steady / last minute, read, p99`."""
-        parts = [f"{self.group} · {self.phase} / {self.window}", *filter(None, (self.kind, self.quantile))]
-        return ", ".join([*parts, *(["throughput"] if self.measure == "throughput" else [])]).replace("_", "-")
+        parts = [
+            f"{self.group} · {self.phase} / {self.window}",
+            *filter(None, (self.kind, measure_name(self.measure, self.quantile))),
+        ]
+        return ", ".join(parts).replace("_", "-")
 
 
 class SeriesValue(Contract):

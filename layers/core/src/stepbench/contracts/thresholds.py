@@ -92,12 +92,19 @@ class Threshold(Contract):
         return _HOLDS[self.comparison](value, self.limit)
 
 
-_TIME_NAMES: Mapping[Time, str] = {
+_TIME_NAMES: Mapping[str, str] = {
     "after_ack": "after-ack",
     "write_response": "write response",
     TO_PROCESSED: "time to processed",
     "handler": "handler time",
 }
+
+
+def measure_name(measure: str, statistic: str | None) -> str:
+    """Return what sentences call a measure: `p99` of latency, `response p99` of another time, or `throughput`."""
+    if statistic is None or measure == "latency":
+        return statistic or measure
+    return f"{_TIME_NAMES.get(measure, measure)} {statistic}"
 
 
 class Judge(Contract):
@@ -109,9 +116,7 @@ class Judge(Contract):
     @property
     def name(self) -> str:
         """Return what sentences and columns call it: `p99`, `response p99`, `errors`."""
-        if self.time == "latency":
-            return self.statistic
-        return f"{_TIME_NAMES.get(self.time, self.time)} {self.statistic}"
+        return measure_name(self.time, self.statistic)
 
     @property
     def title(self) -> str:

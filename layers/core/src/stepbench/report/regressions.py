@@ -15,6 +15,7 @@ from jinja2 import PackageLoader
 from markupsafe import Markup
 
 from stepbench import digits
+from stepbench.analysis.judged import unit_of
 from stepbench.report.html import template_environment
 
 if TYPE_CHECKING:
@@ -220,11 +221,12 @@ def _mark(finding: SeriesFinding, run: SeriesRun) -> tuple[str, str]:
 def _show(finding: SeriesFinding, estimate: Estimate) -> str:
     if estimate.value is None and estimate.low is not None:
         return f"> {_show_number(finding, estimate.low)}"
-    return str(digits.shown(estimate, digits.PER_S if finding.series.measure == "throughput" else None))
+    return str(digits.shown(estimate, unit_of(finding.series.measure)))
 
 
 def _show_number(finding: SeriesFinding, value: float) -> str:
-    return f"{digits.rounded(value)} /s" if finding.series.measure == "throughput" else digits.latency(value)
+    unit = unit_of(finding.series.measure)
+    return digits.latency(value) if unit is None else f"{digits.rounded(value)} {unit.name}"
 
 
 def _anchor(plan: str) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.experiment import ExperimentName, LatencyDefinition
     from stepbench.contracts.measures import Estimate, Latency, WindowResult
     from stepbench.contracts.result import Caveat, RunSummary, TrialResult, TrialSummary
+    from stepbench.contracts.thresholds import Judge
 
 
 Value = float | int | str | None
@@ -38,6 +39,8 @@ class WindowRow:
     label: str
     place: int
     """Its place among the trial's windows."""
+    judge: Judge | None = None
+    """What the run is judged by."""
 
     @property
     def trial_label(self) -> str:
@@ -80,7 +83,7 @@ def window_label(trial: TrialSummary, phase: str, window: str) -> str:
     return next((label for each, label in labels if (each.phase, each.name) == (phase, window)), window)
 
 
-def window_rows(trials: Sequence[TrialSummary]) -> tuple[WindowRow, ...]:
+def window_rows(trials: Sequence[TrialSummary], judge: Judge | None = None) -> tuple[WindowRow, ...]:
     """Return all windows of all trials in order; a trial's only window has the trial's name."""
     found = [
         (trial, label, name, place)
@@ -89,7 +92,7 @@ def window_rows(trials: Sequence[TrialSummary]) -> tuple[WindowRow, ...]:
     ]
     labels = _distinct([label if len(trial.windows) == 1 else f"{label} · {name}" for trial, label, name, _ in found])
     return tuple(
-        WindowRow(trial, trial.windows[place], name, label, place)
+        WindowRow(trial, trial.windows[place], name, label, place, judge)
         for (trial, _, name, place), label in zip(found, labels, strict=True)
     )
 
@@ -133,8 +136,8 @@ def drawn_interval(estimate: Estimate) -> tuple[float | None, float | None]:
     return (estimate.low, estimate.high) if shown else (None, None)
 
 
-def describe_latency(times: Latency, tail: Literal["p90", "p99"]) -> str:
-    """Describe the median and a quantile of the tail, each with its interval, or why there is none."""
+def describe_latency(times: Latency, tail: Literal["p90", "p99"], judge: Judge | None = None) -> str:
+    """Describe the median and a quantile of the tail that is not judged, each with its interval, or why it has none."""
     if times.p50.value is None:
         return f"No median: {times.p50.reason or 'nothing was measured'}"
     if times.p50.fell_behind and times.p50.reason:
@@ -142,7 +145,7 @@ def describe_latency(times: Latency, tail: Literal["p90", "p99"]) -> str:
         return f"{words}; the median of {digits.latency(times.p50.value)} says how long the run was"
     text = f"Median {digits.shown(times.p50).in_sentence()}"
     further = digits.shown(times.p90 if tail == "p90" else times.p99)
-    return f"{text}, {tail} {further.in_sentence()}" if further.value else text
+    return f"{text}, {tail} {further.in_sentence()}" if further.value and (not judge or judge.name != tail) else text
 
 
 State = Literal["complete", "incomplete", "failed", "skipped"]

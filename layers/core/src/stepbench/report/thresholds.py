@@ -10,7 +10,7 @@ from stepbench import digits
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.thresholds import DEFAULTS
 from stepbench.report import document as doc
-from stepbench.report.run import window_rows
+from stepbench.report.run import trial_labels, window_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,6 +160,7 @@ def thresholds_section(summary: RunSummary, *, troubled: bool) -> doc.Section | 
     found: list[doc.Node] = []
     if first:
         found.append(_table("threshold-table", first, (f"Thresholds {_OPEN} ", doc.Span(_RULE, "more"))))
+    found += [doc.Sentence((doc.Span(label, "strong"), f" {text}"), name="ended") for label, text in _ended(summary)]
     if others:
         more = f"The others that were missed or are undecidable ({len(others)})"
         found.append(doc.Fold(more, (_table("threshold-rest", others, f"The others {_OPEN}"),)))
@@ -169,6 +170,12 @@ def thresholds_section(summary: RunSummary, *, troubled: bool) -> doc.Section | 
         found.append(doc.Fold(words, (_table("kept-table", kept, caption),), style=""))
     title = "Did the run keep to its thresholds?"
     return doc.Section("thresholds", title, tuple(found), link="Thresholds") if found else None
+
+
+def _ended(summary: RunSummary) -> list[tuple[str, str]]:
+    """Return which trials were ended since they could not keep to a threshold any more, and when and why."""
+    labelled = zip(trial_labels(summary.trials), summary.trials, strict=True)
+    return [(label, each.text) for label, trial in labelled for each in trial.stopped if each.threshold]
 
 
 _OPEN = "that were missed, or that this run is too short to decide."

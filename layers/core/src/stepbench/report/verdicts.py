@@ -95,11 +95,11 @@ def _effect_row(effect: Effect) -> tuple[str, str, str, str, str]:
     if effect.ratio is None:
         b, a = (digits.percent(side.value) for side in (effect.b, effect.a))
         return effect.measure, b, a, digits.NONE, describe_share(effect).partition(":")[0]
-    b, a = (_value(side, effect.measure) for side in (effect.b, effect.a))
+    b, a = (format_side(side, effect.measure) for side in (effect.b, effect.a))
     return effect.measure, b, a, str(digits.shown(effect.ratio, digits.TIMES)), _found(effect)
 
 
-def _value(side: Estimate, measure: str) -> str:
+def format_side(side: Estimate, measure: str) -> str:
     """Format a side without its interval, for which the table of all comparisons has the room."""
     if side.value is None:
         return side.reason or digits.NONE
@@ -225,7 +225,7 @@ def verdict_nodes(summary: RunSummary, latency_title: str) -> Iterator[doc.Node]
 
 def verdict_table(verdicts: Sequence[Verdict], a: str = "first", b: str = "second", caption: str = "") -> doc.Table:
     """Return the comparisons with both sides; Markdown has them in words, with what regressed and what is doubtful."""
-    lead = next(map(_lead, verdicts), _MEDIAN)
+    lead = lead_of(verdicts)
     columns = doc.columns(
         *(
             "Second, against first",
@@ -233,7 +233,7 @@ def verdict_table(verdicts: Sequence[Verdict], a: str = "first", b: str = "secon
             doc.more(f"{lead}, {a}"),
             doc.more(f"{lead}, {b}"),
         ),
-        *(doc.more(name) if name == "p90" != lead else name for name in _ratios(lead)),
+        *(doc.more(name) if name == "p90" != lead else name for name in ratios(lead)),
         *(doc.Column("Throughput", outputs=doc.PAGE) for _ in range(lead != THROUGHPUT)),
         doc.words("Remarks", outputs=("markdown",)),
         short="comparison",
@@ -253,7 +253,7 @@ def _verdict_row(verdict: Verdict, number: int) -> doc.Row:
         numbers.value("runs", verdict.b.runs, runs),
         _side(f"{lead}.a", lead, own.a if own else None),
         _side(f"{lead}.b", lead, own.b if own else None),
-        *(_ratio(verdict.effect(name)) for name in _ratios(lead)),
+        *(_ratio(verdict.effect(name)) for name in ratios(lead)),
         *(rate for _ in range(lead != THROUGHPUT)),
         doc.Cell(doc.joined(remarks, ", ")),
     )
@@ -266,13 +266,19 @@ def _lead(verdict: Verdict) -> str:
     return verdict.judged or _MEDIAN
 
 
-def _ratios(lead: str) -> tuple[str, ...]:
+def lead_of(verdicts: Sequence[Verdict]) -> str:
+    """Return the measure whose two sides stand in a table of verdicts: what the run is judged by, or the median."""
+    return next(map(_lead, verdicts), _MEDIAN)
+
+
+def ratios(lead: str) -> tuple[str, ...]:
+    """Return the measures whose ratios stand in a table of verdicts, in order."""
     return (lead, *(name for name in COMPARED_QUANTILES if name != lead))
 
 
 def _side(metric: str, measure: str, side: Estimate | None) -> doc.Cell:
     cell = numbers.estimate(metric, side, numbers.RAW_UNITS.get(measure, "ms"))
-    return cell._replace(line=digits.NONE if side is None else _value(side, measure))
+    return cell._replace(line=digits.NONE if side is None else format_side(side, measure))
 
 
 def _ratio(effect: Effect | None) -> doc.Cell:

@@ -44,7 +44,7 @@ def describe_window(row: WindowRow) -> str:
     """Answer for one window of operations: how long, how many a second, how many came to nothing."""
     window, found = row.window, row.window.operations
     clients = f" with {digits.counted(found.clients, 'client')}" if found and found.clients else ""
-    times = describe_latency(window.latency_ms, "p99")
+    times = describe_latency(window.latency_ms, "p99", row.judge)
     done = (found and format_wall(found)) or digits.throughput(window.throughput_per_s)
     return f"{times}; {done}{clients}; {_outcomes(found)}."
 

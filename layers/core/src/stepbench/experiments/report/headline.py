@@ -50,10 +50,11 @@ def headline_tables(summary: RunSummary) -> Iterator[doc.Table]:
     yield from filter(None, (experiment.report.headline(summary) for experiment in experiments()))
 
 
-def describe_window(row: WindowRow, judge: Judge | None = None) -> str:
-    """Answer for one window in a sentence, after what the run is judged by."""
+def describe_window(row: WindowRow) -> str:
+    """Answer for one window in a sentence, after what the run is judged by; then why its phase ended when it did."""
     said = experiment_of(row.trial.experiment).report.describe_window(row)
-    return f"{first_sentence(judge, [(row.trial, row.window)])}{said}"
+    first = first_sentence(row.judge, [(row.trial, row.window)])
+    return " ".join((f"{first}{said}", *(each.text for each in row.trial.stopped if each.phase == row.window.phase)))
 
 
 def headline_lines(summary: RunSummary) -> tuple[str, ...]:
@@ -134,9 +135,15 @@ def _ending(phase: StoppedPhase) -> str:
 
 
 def short_answer(summary: RunSummary) -> tuple[str, ...]:
-    """Return which thresholds were missed or not decided, and the first verdict; without one, a line for each trial."""
+    """
+    Return which thresholds were missed or not decided, and the first verdict; without one, a line for each trial.
+
+    Of a run that is judged by a measure, the thresholds come behind the verdict, or the first trial's line.
+    """
     first = describe_media(summary) or tuple(map(format_verdict, first_reported(summary.verdicts, 1)))
-    return (*_thresholds(summary), *first) if first else headline_lines(summary)
+    limits = _thresholds(summary)
+    lines = first or headline_lines(summary)[len(limits) :]
+    return (*lines[:1], *limits, *lines[1:]) if summary.judge else (*limits, *lines)
 
 
 def run_output(summary: RunSummary, place: str) -> RenderReportOutput:

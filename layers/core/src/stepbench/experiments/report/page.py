@@ -201,12 +201,12 @@ def answers(summary: RunSummary, groups: Sequence[TrialGroup]) -> tuple[tuple[st
     firsts = {(group.trial.index, group.phase, group.window): group for group in repeated}
     others = {(run.trial.index, group.phase, group.window) for group in repeated for run in group.runs}
     found = []
-    for row in window_rows(summary.trials):
+    for row in window_rows(summary.trials, summary.judge):
         place = (row.trial.index, row.window.phase, row.window.name)
         if place in firsts:
             found.append((firsts[place].label, row.trial, describe_group(firsts[place], summary.judge)))
         elif place not in others:
-            found.append((row.label, row.trial, describe_window(row, summary.judge)))
+            found.append((row.label, row.trial, describe_window(row)))
     return tuple(found)
 
 
@@ -215,6 +215,8 @@ def describe_group(group: TrialGroup, judge: Judge | None = None) -> str:
     first = first_sentence(judge, [(run.trial, run.window) for run in group.runs])
     parts = []
     for name, words in (("p50", "Median"), ("p99" if group.operations else "p90", "")):
+        if judge is not None and judge.name == name:
+            continue
         over = group.quantile_over_runs(name).shown
         if over.value:
             within = [over.interval.strip("[]").replace(", ", " to "), over.note]

@@ -89,9 +89,9 @@ def describe_window(row: WindowRow) -> str:
         if one and accounting and accounting.held_back
         else ""
     )
-    text = f"{describe_latency(row.window.latency_ms, 'p90')}; {_arrivals(row.window, kind)}{held_back}."
+    text = f"{describe_latency(row.window.latency_ms, 'p90', row.judge)}; {_arrivals(row.window, kind)}{held_back}."
     handled = filter(None, (describe_handler(row),))
-    return " ".join((text, *handled, *(phase.text for phase in row.trial.stopped if phase.phase == row.window.phase)))
+    return " ".join((text, *handled))
 
 
 def _arrivals(window: WindowResult, kind: str) -> str:

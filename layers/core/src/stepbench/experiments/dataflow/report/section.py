@@ -35,7 +35,7 @@ def describe_window(row: WindowRow) -> str:
     """Answer for one window: how long executions took, and whether they came to their ends."""
     missing, executions = row.window.latency_ms.missing, digits.counted(row.window.n, "execution")
     ended = f"{digits.count(missing)} of {executions} did not complete" if missing else f"all of {executions} completed"
-    return f"{describe_latency(row.window.latency_ms, 'p90')}; {ended}."
+    return f"{describe_latency(row.window.latency_ms, 'p90', row.judge)}; {ended}."
 
 
 def answers(run: RunView) -> Iterator[doc.Node]:
