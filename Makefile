@@ -28,7 +28,7 @@ CHOSEN = $(if $(findstring tests/,$(ONLY)),$(ONLY),-k '$(ONLY)')
 SUITE_OF_ANY := tests/emulators/test_whole_runs.py
 SUITE_OF_ministack := $(SUITE_OF_ANY) tests/emulators/test_rehearsal.py tests/emulators/test_deletion.py
 SUITE_OF_localstack := tests/statemachines/test_on_emulator.py tests/statemachines/test_faults.py \
-  tests/integration/tools/local/emulator/test_server.py $(SUITE_OF_ANY) tests/emulators/test_localstack.py tests/emulators/test_rehearsal.py
+  tests/integration/tools/local/emulator/test_server.py tests/integration/tools/local/emulator/test_measuring.py $(SUITE_OF_ANY) tests/emulators/test_localstack.py tests/emulators/test_rehearsal.py
 # LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
 

@@ -132,6 +132,7 @@ NAMES = (
     "sustained",
     "records",
     "receiver",
+    "shim",
     "transfer",
     "blobs",
     "analysis",

@@ -1,4 +1,4 @@
-"""The measuring layer as `sam build` makes it, to be published on an emulator, and the lines that it writes."""
+"""Archives for Lambda; the measuring layer as `sam build` makes it, and the lines that it writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import os
 import subprocess
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SOURCE = Path(__file__).parents[2] / "layers/measuring"
 
@@ -27,6 +30,17 @@ def pack_layer(folder: Path) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             archive.write(path, path.relative_to(folder))
+    return buffer.getvalue()
+
+
+def zipped(files: Mapping[str, str], mode: int = 0o644) -> bytes:
+    """Return a deployment package, whose files have this mode."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
+            entry = zipfile.ZipInfo(name)  # of no particular time: equal files are equal bytes
+            entry.external_attr = mode << 16
+            archive.writestr(entry, text)
     return buffer.getvalue()
 
 

@@ -1,4 +1,4 @@
-// What the lines of a measured invocation hold, and their format (docs/measured-lines.md); `records.py` beside, for
+// What the lines of a measured invocation hold, and their format (docs/your-function.md); `records.py` beside, for
 // Node.js. Only identities of events leave here, and what AWS itself adds to a record.
 
 export const FEW_RECORDS = 16;

@@ -1,5 +1,5 @@
 """
-What the lines of a measured invocation hold, and their format (docs/measured-lines.md). Pure.
+What the lines of a measured invocation hold, and their format (docs/your-function.md). Pure.
 
 Only identities of events leave here, and what AWS itself adds to a record: never any other content of rows or objects.
 """

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from tests.support.measuring_layer import zipped
 
 from stepbench_tools.local.emulator.server import Emulator, start_emulator
 from stepbench_tools.local.paths import Paths
@@ -20,15 +19,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[4]
 ROLE = "arn:aws:iam::000000000000:role/any"
-
-
-def zipped(files: Mapping[str, str]) -> bytes:
-    """Return a deployment package."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return buffer.getvalue()
 
 
 class Answer(NamedTuple):

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from tests.support.measuring_layer import zipped
+from tests.support.sandboxes import StartFailedError, call, layer, new_sandbox, start
 
-from stepbench_tools.local.emulator import lambda_parts
 from stepbench_tools.local.emulator.localstack import sandboxes
-from stepbench_tools.local.emulator.localstack.sandboxes import EXITED, TIMED_OUT, Sandbox, Sandboxes
+from stepbench_tools.local.emulator.localstack.sandboxes import EXITED, TIMED_OUT, Sandbox
 from stepbench_tools.local.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).parents[6]
 HANDLER = """
 import json, os, time
 print("imported")
@@ -34,72 +32,19 @@ def handler(event, context):
 """
 
 
-class StartFailedError(Exception):
-    """Stands for LocalStack's StatusErrorException."""
-
-    def __init__(self, message: str, payload: bytes) -> None:
-        super().__init__(message)
-        self.payload = payload
-
-
-class Code(SimpleNamespace):
-    """Stands for LocalStack's S3Code."""
-
-    def get_unzipped_code_location(self) -> Path:
-        """Return the folder."""
-        return Path(self.folder)
-
-    def prepare_for_execution(self) -> None:
-        """Do nothing: it is unpacked."""
-
-    def _download_archive_to_file(self, target: Any) -> None:  # noqa: ANN401 -- a file
-        self.downloads.append(self.id)
-        with zipfile.ZipFile(target, "w") as archive:
-            archive.writestr("python/from_layer.py", "VALUE = 1")
-
-
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[Callable[..., Sandbox]]:
     """Return what makes a sandbox of a module; all are stopped at the end."""
     opened: list[Sandbox] = []
 
     def make(source: str = HANDLER, **config: Any) -> Sandbox:  # noqa: ANN401 -- LocalStack's configuration
-        code = tmp_path / f"code-{len(opened)}"
-        code.mkdir()
-        (code / "module.py").write_text(source)
-        kind = Sandboxes(
-            python=str(ROOT / ".stepbench/venvs/lambda/bin/python"),
-            program=ROOT / "tools/src/stepbench_tools/local/emulator/lambda_sandbox.py",
-            parts=lambda_parts,
-            layers=lambda_parts.LayerFolders(tmp_path / "layers", lambda_parts.extract),
-            invocation_result=lambda request_id, payload, **rest: SimpleNamespace(id=request_id, body=payload, **rest),
-            start_failed=StartFailedError,
-        )
-        settings = {"timeout": 20, "memory_size": 512, "runtime": "python3.11", "layers": [], **config}
-        version = SimpleNamespace(
-            id=SimpleNamespace(qualifier="$LATEST"),
-            config=SimpleNamespace(code=Code(folder=str(code), id="c", downloads=[]), **settings),
-        )
-        kind.prepare_version(version)
-        opened.append(kind("id", version))
+        folder = tmp_path / f"code-{len(opened)}"
+        opened.append(new_sandbox(folder, {"module.py": source}, tmp_path / "layers", **config))
         return opened[-1]
 
     yield make
     for sandbox in opened:
         sandbox.stop()
-
-
-def start(sandbox: Sandbox, **variables: object) -> Sandbox:
-    """Start as LocalStack does."""
-    sandbox.start({"_HANDLER": "module.handler", "AWS_REGION": "us-east-1", **variables})
-    return sandbox
-
-
-def call(sandbox: Sandbox, event: object, request_id: str = "r-1") -> tuple[Any, Any]:
-    """Invoke; return the result and what its body says."""
-    payload = {"invoke-id": request_id, "invoked-function-arn": "arn", "payload": json.dumps(event)}
-    result = sandbox.invoke({**payload, "trace-id": "Root=1;Parent=2;Sampled=1"})
-    return result, json.loads(result.body)
 
 
 def test_invocations_share_a_sandbox_whose_environment_is_lambdas(
@@ -174,11 +119,10 @@ def test_one_that_does_not_get_through_its_imports_is_ended(
 
 def test_a_layer_is_fetched_once_and_can_be_imported(made: Callable[..., Sandbox]) -> None:
     """By all sandboxes of all functions."""
-    downloads: list[str] = []
-    layer = SimpleNamespace(code=Code(id="layer", downloads=downloads))
-    sandbox = start(made("import from_layer\ndef handler(e, c): return from_layer.VALUE", layers=[layer]))
+    published = layer(zipped({"python/from_layer.py": "VALUE = 1"}))
+    sandbox = start(made("import from_layer\ndef handler(e, c): return from_layer.VALUE", layers=[published]))
     assert call(sandbox, None)[1] == 1
-    assert downloads == ["layer"]
+    assert published.code.downloads == ["layer"]
 
 
 def test_an_invocation_ends_with_the_sandbox_that_is_stopped_under_it(made: Callable[..., Sandbox]) -> None:
