@@ -34,6 +34,7 @@ NAMES = {
     "AWS::DynamoDB::Table": f"{STACK}-ResultsTable-ABCDEFGHIJKLM",
     "AWS::S3::Bucket": "b" * 63,
     "AWS::SQS::Queue": f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{'q' * 80}",
+    "AWS::Serverless::LayerVersion": f"arn:aws:lambda:{REGION}:{ACCOUNT}:layer:{STACK}-Measuring:1000",
     "AWS::Serverless::StateMachine": f"arn:aws:states:{REGION}:{ACCOUNT}:stateMachine:{STACK}-Benchmark",
 }
 METRIC = '{"namespace":"AWS/EC2","metric":"CPUUtilization","dimensions":[%s],"period_s":60}'
