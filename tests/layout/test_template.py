@@ -249,21 +249,21 @@ def test_only_the_api_knows_teams_and_with_the_sweeper_the_machine_that_runs_pla
     names = ("HttpApi", "ReportDataset", "SweepTargets")
     functions = (TEMPLATE["Resources"][f"{name}Function"]["Properties"] for name in names)
     given = [{name for name, value in each["Environment"]["Variables"].items() if value} for each in functions]
-    assert given == [{*OF_THE_API, "MEASURED_FUNCTIONS"}, OF_CALLERS, {"BENCHMARK_ARN"}]
+    assert given == [OF_THE_API, OF_CALLERS, {"BENCHMARK_ARN"}]
 
 
 def test_the_environment_is_what_settings_read() -> None:
     """A variable with another name would be ignored, and the default used in silence."""
-    given = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]) | OF_THE_API | {"MEASURED_FUNCTIONS"}
+    given = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]) | OF_THE_API
     of_host = {"LOAD_HOST"}
     of_lambda = {"AWS_REGION", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
     of_prices = {"STACK_OPTIONS"}  # AnalyseTrial's and RenderReport's: tests/unit/costs/test_standing.py
     of_collector = TEMPLATE["Resources"]["CollectLogsFunction"]["Properties"]["Environment"]["Variables"]
     of_failures = {name for name, value in of_collector.items() if value}
     assert of_failures == {"FAILURE_QUEUES"}
-    of_copies = {"MEASURING_LAYER_ARN", "INVOKE_FAILURES_QUEUE_ARN", "PYTHON_RUNTIME"}
+    of_copies = {"MEASURING_LAYER_ARN", "INVOKE_FAILURES_QUEUE_ARN"}
     preparing = TEMPLATE["Resources"]["PrepareTargetFunction"]["Properties"]["Environment"]["Variables"]
-    assert set(preparing) == of_copies
+    assert {name for name, value in preparing.items() if value} == of_copies
     elsewhere = of_lambda | of_host | of_prices | of_failures | of_copies
     assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - elsewhere
 

@@ -147,7 +147,7 @@ def test_only_who_seeds_may_write_to_the_file_system() -> None:
     of_point = {
         "StringEquals": {"elasticfilesystem:AccessPointArn": {"Fn::GetAtt": ["EfsStack", "Outputs.AccessPointArn"]}}
     }
-    mounting = [one for one in statements(RESOURCES) if "elasticfilesystem" in str(one["Action"])]
+    mounting = [one for one in statements(RESOURCES) if "elasticfilesystem:Client" in str(one["Action"])]
     assert [one["Condition"] for one in mounting] == [of_point] * 2
 
 

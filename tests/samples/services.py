@@ -77,19 +77,19 @@ class Account:
 
     @staticmethod
     def get_paginator(operation: str) -> Paginator:
-        """Return the one of Service Quotas: none of Step Functions' has been applied."""
-        assert operation == "list_service_quotas"
+        """Return one: none of Step Functions' quotas has been applied, and no function or log group is there."""
+        assert operation in {"list_service_quotas", "list_functions", "describe_log_groups"}
         return Paginator()
 
 
 class Paginator:
-    """One page without quotas."""
+    """One page without anything."""
 
     @staticmethod
-    def paginate(ServiceCode: str) -> list[dict[str, Any]]:  # noqa: N803 -- boto3's
+    def paginate(ServiceCode: str = "states", **_: str) -> list[dict[str, Any]]:  # noqa: N803 -- boto3's
         """Return it."""
         assert ServiceCode == "states"
-        return [{"Quotas": []}]
+        return [{"Quotas": [], "Functions": [], "logGroups": []}]
 
 
 class MemoryServices(memory_services.MemoryServices):
@@ -98,7 +98,7 @@ class MemoryServices(memory_services.MemoryServices):
     def __init__(
         self, clock: Clock | None = None, aws: Mapping[str, object] | None = None, **settings: str | float | bool
     ) -> None:
-        account = dict.fromkeys(("lambda", "dynamodb", "events", "service-quotas"), Account())
+        account = dict.fromkeys(("lambda", "dynamodb", "events", "logs", "service-quotas"), Account())
         super().__init__(clock or FakeClock(), {**account, **(aws or {})}, **settings)
         self.register = MemoryRegister()
         self.services = replace(self.services, register=self.register)

@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from stepbench.planning import Expanded
     from stepbench.services import Services
 
+NOT_ALLOWED = (
+    "is not allowed by the stack's parameter MeasuredFunctions",
+    "Deploy with its ARN in MeasuredFunctions, and that of its role in MeasuredRoles.",
+)
+_REFUSALS = {"ResourceNotFoundException": MISSING, "AccessDeniedException": NOT_ALLOWED}
+"""What Lambda's refusals mean, and the way out."""
+
 
 def check_functions(trials: Iterable[Expanded], services: Services) -> None:
     """
     Refuse functions that cannot be copied and measured.
 
-    One that we may not look at is left to `PrepareTarget`, which names what is missing.
+    One that cannot be looked at for another reason is left to `PrepareTarget`.
 
     Raises:
         PlanError: with each such function once.
@@ -39,10 +46,11 @@ def _problems(name: str, at: str, services: Services) -> Iterator[Problem]:
     try:
         configuration = services.aws("lambda").get_function_configuration(**named_version(name))
     except ClientError as error:
-        if error.response["Error"]["Code"] == "ResourceNotFoundException":
-            yield Problem(f"{at}.name", json.dumps(name), *MISSING)
-        else:
+        reason = _REFUSALS.get(error.response["Error"]["Code"])
+        if reason is None:
             logger.warning("function %s could not be looked at: %s", name, error)
+        else:
+            yield Problem(f"{at}.name", json.dumps(name), *reason)
     except BotoCoreError:
         logger.exception("function %s could not be looked at", name)
     else:

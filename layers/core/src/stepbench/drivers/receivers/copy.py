@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sys
 import urllib.request
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 _GONE = "ResourceNotFoundException"
 _THERE = frozenset({"ResourceConflictException", "ResourceAlreadyExistsException"})
 _DOWNLOAD_LIMIT_S = 60
+_RUNTIME = f"python{sys.version_info.major}.{sys.version_info.minor}"
+"""Of a package that names none: the stack's own."""
 _VERSION = "1"
 """The only one that is ever published of a copy."""
 _ACTIVE_LIMIT_S, _ACTIVE_POLL_S = 300, 0.25
@@ -232,7 +235,7 @@ class FunctionCopy:
         await self._aws.call(self._require_whole, s3, key)
         account = self._settings.receive_events_function_arn.split(":")[4]
         role_arn = f"arn:aws:iam::{account}:role/{self._settings.function_prefix}-measured"
-        configuration = package_configuration(self._wanted, self._settings.python_runtime, role_arn)
+        configuration = package_configuration(self._wanted, _RUNTIME, role_arn)
         if self._wanted.variables_key is not None:
             values = await self._aws.call(self._private_values, s3, self._wanted.variables_key)
             configuration["Environment"] = {"Variables": values}
