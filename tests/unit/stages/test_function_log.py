@@ -96,10 +96,16 @@ def test_each_look_adds_what_has_come_since_the_last(monkeypatch: pytest.MonkeyP
 
 def test_what_was_taken_in_is_not_stored_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look reads the last minute once more; to store it again would cost as many writes."""
-    scene, puts = Scene(), []
+    scene = Scene()
+    puts: list[str] = []
     table = type(scene.memory.services.table)
     put = table.put_t4
-    monkeypatch.setattr(table, "put_t4", lambda self, *of, **more: (puts.append(of[1]), put(self, *of, **more)))
+
+    def note(self: Any, tag: str, request: str, t4_ns: int, item: Any) -> None:  # noqa: ANN401 -- a test's table
+        puts.append(request)
+        put(self, tag, request, t4_ns, item)
+
+    monkeypatch.setattr(table, "put_t4", note)
     scene.log.show(NOW_MS, scene.begin(1), scene.line("t5", 1, t5=NOW_NS + 10))
 
     assert scene.look() == scene.look() == {"r-1": 10}
