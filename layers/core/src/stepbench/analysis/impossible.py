@@ -97,11 +97,12 @@ def _why(threshold: Threshold, window: MeasuredWindow, plan: TrialPlan, now_ns: 
     allowed = most_slow(threshold.statistic, window.offered - window.unacknowledged.size)
     if slow <= allowed:
         return ""
-    of = digits.counted(window.offered, "event")
-    return (
-        f"{digits.count(slow)} of the {of} that the whole window has took longer, and with more than "
-        f"{digits.count(allowed)} {threshold.statistic} lies among them"
+    said = (
+        f"{digits.count(slow)} of the {digits.counted(window.offered, 'event')} that the whole window has took longer"
     )
+    if threshold.statistic not in QUANTILES:
+        return said
+    return f"{said}, and with more than {digits.count(allowed)} {threshold.statistic} lies among them"
 
 
 def most_slow(statistic: str, events: int) -> int:

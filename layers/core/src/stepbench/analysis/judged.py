@@ -115,7 +115,7 @@ def what_decides(reason: str) -> str:
     times = digits.times_longer(reason)
     if times is not None:
         return f"a run {digits.longer(times)} decides it"
-    return _OVER_RUNS if reason in _BY_RUNS else reason
+    return _OVER_RUNS if reason in _BY_RUNS or reason.endswith(f" of {MIN_RUNS} runs") else reason
 
 
 def _shared(judge: Judge) -> Shared | None:

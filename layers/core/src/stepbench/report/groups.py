@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
 from stepbench.analysis.comparability import format_value, shorten_path
+from stepbench.analysis.judged import judged_over_runs
 from stepbench.contracts.experiment import measure_of
 from stepbench.contracts.measures import Estimate
 from stepbench.report import document as doc
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import TrialSummary
+    from stepbench.contracts.thresholds import Judge
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,10 @@ def format_point(point: dict[str, Any]) -> str:
     return ", ".join(f"{shorten_path(path, list(point))} = {format_value(value)}" for path, value in point.items())
 
 
-def groups_nodes(found: Sequence[TrialGroup], trials: Sequence[TrialSummary], latency_title: str) -> Iterator[doc.Node]:
-    """Yield the table of all groups, and which trials are in no row of it."""
+def groups_nodes(
+    found: Sequence[TrialGroup], trials: Sequence[TrialSummary], latency_title: str, judge: Judge | None = None
+) -> Iterator[doc.Node]:
+    """Yield the table of all groups, what they are judged by first, and which trials are in no row of it."""
     caption = (
         f"{latency_title} over the runs of each trial",
         doc.Span(
@@ -147,18 +151,30 @@ def groups_nodes(found: Sequence[TrialGroup], trials: Sequence[TrialSummary], la
             "more",
         ),
     )
-    columns = doc.columns("Trial", "Runs", "p50", doc.more("p90"), "p99")
-    yield doc.Table("groups", caption, columns, doc.body(map(_row, found)), phone=True)
+    names = (doc.more(name) if name == "p90" else name for name in _quantiles(judge))
+    columns = doc.columns("Trial", "Runs", *((judge.title,) if judge else ()), *names)
+    yield doc.Table("groups", caption, columns, doc.body(_row(group, judge) for group in found), phone=True)
     if missing := unmeasured(trials):
         yield doc.Sentence(f"Not in this table, since they measured nothing: {', '.join(missing)}.")
 
 
-def _row(group: TrialGroup) -> doc.Row:
+def _quantiles(judge: Judge | None) -> tuple[str, ...]:
+    """Return the quantiles that have columns of their own."""
+    return tuple(name for name in ("p50", "p90", "p99") if judge is None or judge.name != name)
+
+
+def _judged(group: TrialGroup, judge: Judge) -> doc.Cell:
+    found = judged_over_runs(judge, [(run.trial, run.window) for run in group.runs])
+    return numbers.estimate("over_runs.judged", found, numbers.RAW_UNITS.get(judge.statistic, "ms"), judge=judge.name)
+
+
+def _row(group: TrialGroup, judge: Judge | None) -> doc.Row:
     point = doc.Span(format_point(group.point), "provider") if group.point else ""
     name = (group.label, " " if group.trial.emulated else "", doc.EMULATED if group.trial.emulated else "", point)
     cells = (
         numbers.value("runs", len(group.runs), str(len(group.runs))),
-        *(_over_runs(quantile, group.quantile_over_runs(quantile)) for quantile in ("p50", "p90", "p99")),
+        *((_judged(group, judge),) if judge else ()),
+        *(_over_runs(quantile, group.quantile_over_runs(quantile)) for quantile in _quantiles(judge)),
     )
     data: doc.Data = {"group": group.name, "phase": group.phase, "window": group.window, "runs": len(group.runs)}
     return doc.Row(doc.Cell(name), cells, data)

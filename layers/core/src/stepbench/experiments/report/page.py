@@ -291,7 +291,7 @@ def _tables(run: RunView, groups: Sequence[TrialGroup]) -> Iterator[doc.Node]:
     """Yield the tables of all windows, behind that of groups where runs are repeated."""
     tables = tuple(table for table in headline_tables(run.summary) if table.columns_of("page"))
     if any(group.repeated for group in groups):
-        yield from groups_nodes(groups, run.summary.trials, run.latency_title)
+        yield from groups_nodes(groups, run.summary.trials, run.latency_title, run.summary.judge)
         yield doc.Fold("Each run by itself", tables)
     else:
         yield from tables
