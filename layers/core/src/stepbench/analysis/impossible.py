@@ -86,9 +86,8 @@ def _why(threshold: Threshold, window: MeasuredWindow, plan: TrialPlan, now_ns: 
         return ""
     if threshold.statistic == "errors":
         return _too_many_errors(threshold, window)
-    if threshold.comparison not in _UPPER or threshold.quantity != "ms":
-        return ""
-    least_ms = _least_ms(threshold, window, plan, now_ns)
+    upper = threshold.comparison in _UPPER and threshold.quantity == "ms"
+    least_ms = _least_ms(threshold, window, plan, now_ns) if upper else None
     if least_ms is None:
         return ""
     slow = int(np.count_nonzero(least_ms > threshold.limit))
