@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.base import Contract
+    from stepbench.contracts.function import MeasuredFunction
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.trial import TrialFields
     from stepbench.contracts.workload import Workload
@@ -55,9 +56,23 @@ def _function_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         yield BrokenRule("target.function", "cannot be in the writer's sandbox", "Remove it, or same_sandbox.")
     if trial.log_t4 != "none":
         yield BrokenRule("log_t4", "has no effect: a measured function always prints its times", "Remove it.")
+    yield from _logged_rules(trial)
+    yield from _attempt_rules(trial, function)
+
+
+def _logged_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """What a measured function printed is read after the load."""
     if trial.events > MOST_LOGGED_EVENTS:
         message = f"offer {trial.events:,} events, and a measured function's are read from its log"
         yield BrokenRule("phases", message, f"Offer {MOST_LOGGED_EVENTS:,} at most, or split the trial.")
+    for index, phase in enumerate(trial.phases):
+        if phase.until is not None:
+            message = "looks at arrivals during the load, and a measured function's are read from its log after it"
+            yield BrokenRule(f"phases[{index}].until", message, "Remove it, and give a duration_s or a count.")
+
+
+def _attempt_rules(trial: TrialFields, function: MeasuredFunction) -> Iterator[BrokenRule]:
+    """The trial has to wait for the last attempt, and Lambda bounds how many there are."""
     if trial.drain_limit_s < (needed_s := function.retried_s(batches=trial.target.delivers_batches)):
         message = f"is over before {function.attempts} attempts are made, the last of them after {needed_s:g} s"
         yield BrokenRule("drain_limit_s", message, "Raise it, remove it, or lower target.function.attempts.")
