@@ -158,7 +158,7 @@ def test_nothing_that_the_run_asked_for_was_refused(deployment: Deployment, fini
     assert finished.code == 0
     whole = deployment.decisions.read_text().rpartition("\n")[0]  # the last line may be half written
     decisions = [json.loads(line) for line in whole.splitlines()]
-    assert {each["decision"] for each in decisions} == {"Allow"}
+    assert [each for each in decisions if each["decision"] != "Allow"] == []
     functions = {each["session"].removeprefix(f"{deployment.state.stack}-") for each in decisions}
     assert functions >= {"PrepareTarget", "RunWriter", "ReceiveEvents", "WatchChanges", "TearDownTarget"}
 

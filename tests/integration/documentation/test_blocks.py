@@ -26,6 +26,8 @@ from tests.layout.test_published import takes
 from tests.samples.templates import load_template
 from tests.samples.tuning import model
 
+from stepbench.contracts.function import MeasuredFunction
+from stepbench.contracts.plan import TrialPlan
 from stepbench.drivers.dsql.access import SETUP
 from stepbench.errors import PlanError
 from stepbench.planning import find_plan, parse_plan
@@ -274,10 +276,14 @@ def test_the_other_programs_are_given_what_there_is(calls: list[Call]) -> None:
 
 
 @pytest.mark.parametrize("block", of_kind("yaml"), ids=lambda block: block.name)
-def test_yaml_is_a_pipeline(block: Block) -> None:
+def test_yaml_is_a_pipeline_or_a_part_of_a_trial(block: Block) -> None:
     """What its commands are given is judged above, with all others."""
     document = YAML(typ="safe").load(block.text)
-    assert "jobs" in document or {"phases", "reports"} <= document.keys()
+    if "function" in document:
+        MeasuredFunction.model_validate(document["function"])
+    else:
+        of_trial = document.keys() <= TrialPlan.model_fields.keys()
+        assert "jobs" in document or {"phases", "reports"} <= document.keys() or of_trial
 
 
 def is_plan(found: dict[str, Any]) -> None:

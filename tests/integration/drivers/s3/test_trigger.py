@@ -207,7 +207,7 @@ async def test_a_preload_that_fails_leaves_the_driver_closed(
     """PrepareTarget is retried in the same sandbox; half-open drivers would pile up connections."""
     spec = contract_spec(subject.target, "update", distinct_keys=1)
 
-    async def refuse(*_: object) -> None:
+    async def refuse(*_: object, **__: object) -> None:
         raise TargetUnavailableError("throttled")  # noqa: EM101
 
     monkeypatch.setattr("stepbench.drivers.s3.trigger.preload_keys", refuse)

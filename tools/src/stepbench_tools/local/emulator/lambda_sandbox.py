@@ -165,7 +165,8 @@ def client_command(runtime: str, node: str) -> list[str]:
 
 def enter() -> None:
     """Confine this process; it goes on as AWS_LAMBDA_EXEC_WRAPPER or Node.js, if the function has either."""
-    files, opt, node = (os.environ.pop(name, "") for name in (FILES, OPT, NODE))
+    files = os.environ.get(FILES, "")  # the function's own, too
+    opt, node = (os.environ.pop(name, "") for name in (OPT, NODE))
     seen = opt if sees_opt(sys.executable, sys.prefix, sys.base_prefix, node) else ""
     # Before any thread: a user namespace is for a process with one.
     by = confine(os.environ["TMPDIR"], files if Path(files).is_dir() else "", seen)
