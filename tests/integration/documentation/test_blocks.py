@@ -64,7 +64,7 @@ TRIAL = {"target": {"store": "s3"}, "phases": [{"name": "steady", "load": [{"rat
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the files that commands read: plans of the reader's own, and a tuned model."""
     folder = tmp_path_factory.mktemp("reader")
-    for name in ("plan.json", "nightly.json"):
+    for name in ("plan.json", "nightly.json", "plan.yaml"):
         (folder / name).write_bytes(find_plan("quick-unloaded-s3"))
     (folder / "tuned.json").write_text(model().model_dump_json())
     (folder / "out").mkdir()
