@@ -69,7 +69,6 @@ OUTLASTING = {"ResultsBucket", "FilesBucket"}
 """As far as CloudFormation goes; the second is emptied and deleted with the stack, unless KeepFiles says otherwise."""
 NAMELESS = {
     "lambda:ListFunctions",
-    "logs:DescribeLogGroups",
     *("ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs"),
     "elasticfilesystem:DescribeMountTargets",  # on a file system of the user's, which no parameter names
     "lambda:ListEventSourceMappings",
