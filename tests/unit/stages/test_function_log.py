@@ -112,6 +112,32 @@ def test_what_was_taken_in_is_not_stored_again(monkeypatch: pytest.MonkeyPatch) 
     assert puts == ["r-1"]
 
 
+def test_what_came_later_than_any_look_goes_back_is_found_by_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CloudWatch promises no time; `CollectLogs` reads the log once more, and stores only what it lacks."""
+    monkeypatch.setattr(stage, "OVERLAP_MS", 1_000)
+    scene = Scene()
+    scene.log.show(NOW_MS, scene.begin(1), scene.line("t5", 1, t5=NOW_NS + 10))
+    scene.log.show(NOW_MS + 9_000, scene.begin(3), scene.line("t5", 3, t5=NOW_NS + 30))
+    assert scene.look() == {"r-1": 10, "r-3": 30}
+    scene.log.show(NOW_MS, scene.begin(2), scene.line("t5", 2, t5=NOW_NS + 20))
+    assert scene.look() == {"r-1": 10, "r-3": 30}
+
+    take_in(scene.memory.services.trial(scene.ref), scene.memory.services, anew=True)
+    assert scene.look() == {"r-1": 10, "r-2": 20, "r-3": 30}
+
+
+def test_a_long_invocation_is_not_taken_for_one_whose_begin_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first line lies further back than looks do, and its last one is read again."""
+    monkeypatch.setattr(stage, "OVERLAP_MS", 1_000)
+    scene = Scene()
+    scene.log.show(NOW_MS, scene.begin(1))
+    scene.look()
+    scene.log.show(NOW_MS + 60_000, scene.line("t5", 1, t5=NOW_NS + 60 * 10**9))
+    scene.look()
+    scene.look()
+    assert scene.position.open == {}
+
+
 def test_an_end_without_its_begin_waits_for_it() -> None:
     """Nobody knows which event it was until then."""
     scene = Scene()

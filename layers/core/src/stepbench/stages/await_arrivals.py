@@ -16,7 +16,7 @@ from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import recorded_ends
-from stepbench.stages.function_log import take_in
+from stepbench.stages.function_log import LOG_POLL_S, take_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
         return AwaitArrivalsOutput(done=True, expected=0, arrived=0)
     until_ns = services.clock.now_ns() + round(RETRY_S * 1e9)
     while not (seen := _count_arrivals(spec, services)).done and services.clock.now_ns() < until_ns:
-        services.clock.sleep(POLL_S)
+        services.clock.sleep(POLL_S if spec.plan.target.function is None else LOG_POLL_S)
     return seen
 
 

@@ -16,7 +16,7 @@ from stepbench.experiments.registry import experiment_of
 from stepbench.model.pending import perform
 from stepbench.model.request import Outcome, Request, Result
 from stepbench.records.formats.t4_items import parse_item
-from stepbench.stages.function_log import last_error, take_in
+from stepbench.stages.function_log import LOG_POLL_S, last_error, take_in
 from stepbench.stages.prepare_target import delivery_limit_s
 from stepbench.stages.target_driver import find_unreached, open_driver, poll, refuse_if_cancelled
 from stepbench.stages.trial_values import trial_values
@@ -205,14 +205,15 @@ def _send_deletion(spec: TrialSpec, event: EventId, opened: OpenDriver, values: 
 
 
 def _await_arrival(spec: TrialSpec, services: Services, sequence: int, until_ns: int) -> bool:
-    limit_s = CANARY_LIMIT_S if spec.plan.target.function is None else LOGGED_CANARY_LIMIT_S
+    measured = spec.plan.target.function is not None
+    limit_s = LOGGED_CANARY_LIMIT_S if measured else CANARY_LIMIT_S
     until_ns = min(until_ns, services.clock.now_ns() + limit_s * _SECOND_NS)
-    pause_s = FIRST_POLL_S  # most come at once
+    pause_s, longest_s = (LOG_POLL_S, LOG_POLL_S) if measured else (FIRST_POLL_S, POLL_S)  # most come at once
     while sequence not in arrived_canaries(spec, services):
         if services.clock.now_ns() >= until_ns:
             return False
         services.clock.sleep(pause_s)
-        pause_s = min(2 * pause_s, POLL_S)
+        pause_s = min(2 * pause_s, longest_s)
     return True
 
 

@@ -147,8 +147,7 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
         if following is None or services.clock.now_ns() - began_ns > BUDGET_NS:
             return CollectLogsOutput(done=False, token=(following or cursor).model_dump_json())
         cursor = following
-    if spec.plan.target.function is not None:
-        take_in(spec, services)
+    take_in(spec, services, anew=True)
     collection = _compare(task.ref, cursor, logs, services)
     waiting = cursor.every == 1 and collection.seen < collection.expected
     if (waiting or collection.t4_seen < collection.t4_expected) and services.clock.now_ns() < cursor.deadline_ns:

@@ -33,6 +33,8 @@ OVERLAP_MS = 60_000
 """How long before the end of the last look the next one begins: CloudWatch may take as long to show a line."""
 PAGE_EVENTS = 10_000
 """FilterLogEvents' limit. Emulators stop there and give no token, so that the rest has to be asked for by time."""
+LOG_POLL_S = 0.5
+"""The shortest pause between two looks: CloudWatch answers an account a few such questions a second."""
 WRITERS = 8
 ERROR_CHARS = 200
 _ERROR = re.compile(r"\[ERROR\]|\bERROR\b|\w+(Error|Exception)\b|Task timed out|Status: (error|timeout)")
@@ -44,17 +46,23 @@ class LogPosition(Contract):
     """
     How far the log of a trial's function has been read; stored as `function-log.json`.
 
-    open: invocations of which something is to come. done: keys of the others that a further look may show again.
+    open: invocations of which something is to come. done: keys of the others that a further look may show again, with
+    when their last line was printed, ms since the epoch.
     """
 
     read_to_ms: int
     open: dict[str, Invocation] = Field(default={})
-    done: tuple[str, ...] = ()
+    done: dict[str, int] = Field(default={})
 
 
-def take_in(spec: TrialSpec, services: Services) -> None:
+def take_in(spec: TrialSpec, services: Services, *, anew: bool = False) -> None:
     """
     Store what the trial's measured function has printed since the last look; nothing where it measures none.
+
+    Args:
+        spec: the trial.
+        services: its stack's.
+        anew: read the whole log once more, since a line may have come later than any look goes back.
 
     Raises:
         RecordsUnavailableError: log, table or bucket do not answer.
@@ -62,31 +70,33 @@ def take_in(spec: TrialSpec, services: Services) -> None:
     if spec.plan.target.function is None:
         return
     place = layout.trial_key(spec.ref, "function-log.json")
-    position = services.runs.find_model(place, LogPosition) or LogPosition(read_to_ms=_began_ms(spec, services))
-    done, invocations = set(position.done), dict(position.open)
-    changed: dict[str, None] = {}
-    from_ms, latest_ms = position.read_to_ms - OVERLAP_MS, position.read_to_ms
-    for event in _events(spec.tag, from_ms, services):
+    position = None if anew else services.runs.find_model(place, LogPosition)
+    if position is None:
+        position = LogPosition(read_to_ms=_began_ms(spec, services), done=_stored(spec, services) if anew else {})
+    invocations, done = dict(position.open), dict(position.done)
+    changed: dict[str, int] = {}
+    latest_ms = position.read_to_ms
+    for event in _events(spec.tag, position.read_to_ms - OVERLAP_MS, services):
         latest_ms = max(latest_ms, event["timestamp"])
-        changed.update(dict.fromkeys(merge_lines(spec.tag, invocations, [event["message"].rstrip("\n")])))
+        for key in merge_lines(spec.tag, invocations, [event["message"].rstrip("\n")]):
+            changed[key] = max(changed.get(key, 0), event["timestamp"])
     fresh = {key: invocations[key] for key in changed if key not in done}
     _store(spec.tag, fresh, services)
-    whole = {key for key, invocation in fresh.items() if invocation.whole}
-    again_ns = (latest_ms - OVERLAP_MS) * _MS_NS
+    done |= {key: changed[key] for key, invocation in fresh.items() if invocation.whole}
     services.runs.put_model(
         place,
         LogPosition(
             read_to_ms=latest_ms,
-            open={key: each for key, each in invocations.items() if key not in done and not each.whole},
-            done=tuple(sorted(key for key in done | whole if _ends_ns(key, invocations) >= again_ns)),
+            open={key: each for key, each in invocations.items() if key not in done},
+            done={key: at_ms for key, at_ms in done.items() if at_ms >= latest_ms - OVERLAP_MS},
         ),
     )
 
 
-def _ends_ns(key: str, invocations: dict[str, Invocation]) -> int:
-    """Return when an invocation printed its last line, as far as that is known."""
-    found = invocations.get(key)
-    return found.end.t5 if found and found.end else t4_ns_of(key)
+def _stored(spec: TrialSpec, services: Services) -> dict[str, int]:
+    """Return the invocations that are stored whole, by their keys, with when they ended."""
+    items = services.table.t4_items(spec.tag)
+    return {str(item["sk"]): int(item["t5_ns"]) // _MS_NS for item in items if item.get("t5_ns")}
 
 
 def _began_ms(spec: TrialSpec, services: Services) -> int:
