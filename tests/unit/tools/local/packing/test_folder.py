@@ -36,6 +36,21 @@ def test_caches_environments_and_secrets_stay(folder: Path) -> None:
     assert list(list_files(folder)) == ["app.py", "lib/tool.py"]
 
 
+def test_logins_and_private_keys_stay(folder: Path) -> None:
+    """Certificates without a key are packed: a function checks its database's with them."""
+    for name in (".aws", ".ssh"):
+        (folder / name).mkdir()
+        (folder / name / "config").write_text("")
+    for name in ("prod.env", "id_rsa", "id_ed25519", "id_ecdsa", "credentials", "credentials.json"):
+        (folder / name).write_text("")
+    (folder / "server.pem").write_text("-----BEGIN RSA PRIVATE KEY-----")
+    (folder / "server.key").write_text("-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----")
+    (folder / "bundle.pem").write_text("-----BEGIN CERTIFICATE-----")
+    (folder / "lib/credentials").mkdir()
+    (folder / "lib/credentials/chain.py").write_text("")
+    assert list(list_files(folder)) == ["app.py", "bundle.pem", "lib/credentials/chain.py", "lib/tool.py"]
+
+
 def test_equal_files_are_equal_bytes(folder: Path, tmp_path: Path) -> None:
     """So a package's name says whether code has changed; times and a checkout's permissions do not."""
     write_archive(list_files(folder), tmp_path / "one.zip")

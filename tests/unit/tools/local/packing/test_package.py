@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from stepbench_tools.cli import main
 from stepbench_tools.cli.inputs import read_plans
 from stepbench_tools.local.packing import dependencies
 from stepbench_tools.local.packing.dependencies import Workshop
+from stepbench_tools.local.packing.handlers import Handler
 from stepbench_tools.local.packing.package import Packed, check_codes, distinct_labels, pack_plans, uploaded
 from stepbench_tools.local.paths import Paths
 
@@ -161,6 +164,93 @@ def test_node_s_runtime_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
         pack(plan({"target.function.code": ["before", "after"]}))
 
 
+NODE = {"code": "node", "handler": "app.handler"}
+PYTHON = {"code": "after", "handler": "app.handler"}
+
+
+@pytest.mark.parametrize(
+    ("matrix", "runtimes"),
+    [
+        (None, ["nodejs20.x"]),
+        ({"target.function.code": ["node", "node2"]}, ["nodejs20.x"] * 2),
+        ({"target.function": [NODE, PYTHON]}, ["nodejs20.x", None]),
+        ({"target": [{"store": "dynamodb", "function": each} for each in (PYTHON, NODE)]}, [None, "nodejs20.x"]),
+        ({"target.function": [NODE, {**NODE, "runtime": "nodejs22.x"}]}, ["nodejs20.x", "nodejs22.x"]),
+    ],
+)
+def test_each_function_of_a_matrix_has_the_runtime_of_its_own_language(
+    matrix: dict[str, list[Any]] | None, runtimes: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Objects have a place for it; a bare list of paths has one for all."""
+    monkeypatch.setattr("stepbench_tools.local.packing.package.node_runtime", lambda: "nodejs20.x")
+    for name in ("node", "node2"):
+        Path("mine", name).mkdir()
+        Path("mine", name, "app.js").write_text("exports.handler = async () => 1")
+    assert [each.get("runtime") for each in functions(pack(plan(matrix, code="node")))] == runtimes
+
+
+def test_a_function_that_a_matrix_replaces_needs_no_folder() -> None:
+    """It is in no trial."""
+    found = pack(plan({"target.function.code": ["before", "after"]}, code="gone"))
+    assert [each["package"].rpartition("/")[2] for each in functions(found)] == ["before.zip", "after.zip"]
+
+
+def test_a_file_of_variables_stays_out_of_every_archive() -> None:
+    """Whatever it is called, by a link too, and in the folder of another function of the plan."""
+    for name in ("before", "after"):
+        Path("mine", name, "settings.txt").write_text("DB_PASSWORD=s3cret")
+    Path("mine/before/link.txt").symlink_to("settings.txt")
+    other = {"target": {"store": "s3", "function": PYTHON}, "phases": PHASES}
+    document = json.loads(Path(plan_file(variables_file="before/settings.txt")).read_text())
+    document["trials"].append(other)
+    Path("mine/plan.json").write_text(json.dumps(document))
+    document["trials"][1]["target"]["function"] = {**PYTHON, "variables_file": "after/settings.txt"}
+    Path("mine/other.json").write_text(json.dumps(document))
+    found = pack(*read_plans(["mine/plan.json", "mine/other.json"]))
+    assert [zipfile.ZipFile(archive).namelist() for archive in found.archives.values()] == [["app.py"]] * 2
+
+
+def test_a_folder_is_read_once_for_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matrix of a rate has the same code in each trial."""
+    read: list[Path] = []
+
+    def note(folder: Path, *_: object) -> dict[str, Path]:
+        read.append(folder)
+        return {}
+
+    found = Handler("app.handler", "app.py", "python")
+    monkeypatch.setattr("stepbench_tools.local.packing.package.list_files", note)
+    monkeypatch.setattr("stepbench_tools.local.packing.package.find_handler", lambda *_: found)
+    check_codes(plan({"writers": [1, 2, 3]}))
+    assert len(read) == 1
+
+
+def test_a_login_for_npm_does_not_stay_where_installing_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt may be long in coming."""
+    folder = tmp_path / "mine/before"
+    (folder / "app.js").write_text("exports.handler = async () => 1")
+    (folder / "package.json").write_text('{"dependencies": {"x": "1"}}')
+    (folder / "package-lock.json").write_text("{}")
+    (folder / ".npmrc").write_text("_authToken=s3cret")
+
+    def fail(*_: object, **__: object) -> None:
+        raise LocalEnvironmentError
+
+    monkeypatch.setattr(dependencies, "run_logged", fail)
+    monkeypatch.setattr(dependencies, "run_program", lambda *_: "v20.0.0")
+    monkeypatch.setattr("shutil.which", lambda _: "npm")
+    with pytest.raises(LocalEnvironmentError):
+        pack(plan(runtime="nodejs20.x"))
+    assert not list((tmp_path / ".stepbench").rglob(".npmrc"))
+
+
+def test_checks_load_nothing_of_aws() -> None:
+    """They take a tenth of a second else."""
+    program = "import sys, stepbench_tools.local.packing.package; print('botocore' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "False"
+
+
 def test_a_manifest_without_a_lock_is_refused() -> None:
     """What would be installed today is not what will be tomorrow."""
     Path("mine/before/app.js").write_text("exports.handler = async () => 1")
@@ -196,11 +286,17 @@ def test_included_requirements_stand_in_the_folder(included: str, said: str) -> 
         pack(plan())
 
 
-def test_only_what_was_used_last_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache that only grows fills a disk."""
+def test_only_what_was_used_last_is_kept_and_all_of_this_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache that only grows fills a disk; what is uploaded next has to be there."""
     monkeypatch.setattr(dependencies, "KEPT", 1)
-    pack(plan({"target.function.code": ["before", "after"]}))
-    assert len(list((tmp_path / ".stepbench/functions/archives").iterdir())) == 1
+    found = pack(plan({"target.function.code": ["before", "after"]}))
+    kept = tmp_path / ".stepbench/functions/archives"
+    assert set(kept.iterdir()) == set(found.archives.values())
+    Path("mine/before/more.py").write_text("")
+    later = pack(plan())
+    assert set(kept.iterdir()) == set(later.archives.values())
 
 
 def test_labels_tell_folders_apart() -> None:

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.compiled import processor
 from stepbench.digits import counted, duration
 from stepbench.errors import LocalEnvironmentError
-from stepbench_tools.local.deploy import EVERY_S, exclusive_lock
 from stepbench_tools.local.packing.folder import list_files, refusal
 from stepbench_tools.local.programs import run_logged, run_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from stepbench_tools.local.packing.handlers import Language
     from stepbench_tools.local.paths import Paths
@@ -149,9 +148,11 @@ def _installed_node(folder: Path, workshop: Workshop) -> dict[str, Path]:
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, target / name)
         options = ["--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--no-bin-links"]
-        _run(workshop, [npm, "ci", *options], target, os.environ)
-        for name in named:
-            (target / name).unlink(missing_ok=True)
+        try:
+            _run(workshop, [npm, "ci", *options], target, os.environ)
+        finally:  # .npmrc may hold a login, and what failed stays until the next time
+            for name in named:
+                (target / name).unlink(missing_ok=True)
 
     node = run_program(["node", "--version"], "node").strip()
     target = _once([node, processor(), *texts], f"{folder}/{lock.name}", workshop, install)
@@ -172,6 +173,8 @@ def _once(content: Sequence[str], what: str, workshop: Workshop, install: Callab
     """Return the folder of what is installed for a content, which is installed if no run has done so yet."""
     key = hashlib.sha256(json.dumps(list(content)).encode()).hexdigest()[:32]
     installed = workshop.cache / "installed"
+    from stepbench_tools.local.deploy import exclusive_lock  # noqa: PLC0415 -- it loads botocore; checks do without
+
     with exclusive_lock(workshop.cache, workshop.notify):
         target, partial = installed / key, installed / f"{key}.partial"
         if not target.is_dir():
@@ -188,16 +191,28 @@ def _once(content: Sequence[str], what: str, workshop: Workshop, install: Callab
     return target
 
 
-def keep_newest(folder: Path) -> None:
-    """Remove all but the entries that were used last."""
-    for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+def keep_newest(folder: Path, in_use: Collection[Path] = ()) -> None:
+    """Remove all but the entries that were used last, and those that are in use."""
+    for old in sorted(folder.iterdir(), key=_used_s, reverse=True)[KEPT:]:
+        if old in in_use:
+            continue
         if old.is_dir():
             shutil.rmtree(old, ignore_errors=True)
         else:
-            old.unlink()
+            old.unlink(missing_ok=True)
+
+
+def _used_s(path: Path) -> float:
+    """Return when an entry was used last; 0 of one that another command has removed meanwhile."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0
 
 
 def _run(workshop: Workshop, command: Sequence[str | Path], folder: Path, environment: Mapping[str, str]) -> None:
+    from stepbench_tools.local.deploy import EVERY_S  # noqa: PLC0415 -- the same
+
     begun_s = notified_s = time.monotonic()
 
     def look() -> None:

@@ -15,10 +15,17 @@ MOST_BYTES = 262_144_000
 """Lambda's limit on a function's files unzipped, its layers included."""
 MOST_FILES = 30_000
 _LEFT_OUT = re.compile(
-    r"\.(git|hg|svn|venv|tox|nox|idea|vscode|aws-sam|serverless|terraform|eggs|env(\..*)?|npmrc|netrc|pypirc|DS_Store)"
-    r"|\.[a-z]+_cache|__pycache__|venv|.*\.(pyc|pyo|egg-info|swp)|Thumbs\.db"
+    r"\.(git|hg|svn|venv|tox|nox|idea|vscode|aws|aws-sam|ssh|serverless|terraform|eggs|env(\..*)?|npmrc|netrc|pypirc"
+    r"|DS_Store)|\.[a-z]+_cache|__pycache__|venv|.*\.(pyc|pyo|egg-info|swp)|Thumbs\.db"
 )
 """Names of files and folders that no function reads, or that nobody means to hand on."""
+_SECRET_FILES = re.compile(
+    r".*\.env|id_(rsa|dsa|ecdsa|ed25519)|\.?credentials(\.(json|csv|ini|txt|ya?ml))?", re.IGNORECASE
+)
+"""Names of files alone: packages have folders of such names."""
+_KEYS = re.compile(r".*\.(pem|key)", re.IGNORECASE)
+_PRIVATE_KEY = b"PRIVATE KEY-----"
+_LARGEST_KEY_BYTES = 2**20
 _CLASHES = (f"{SHIM}.py", f"{SHIM}/", f"node_modules/{SHIM.replace('_', '-')}/")
 
 
@@ -33,6 +40,7 @@ class _Walk:
 
     top: Path
     left_out: frozenset[str]
+    secrets: frozenset[Path]
     files: dict[str, Path] = field(default_factory=dict)
     bytes_found: int = 0
 
@@ -49,7 +57,8 @@ class _Walk:
             if path.is_dir():
                 self.visit(path, f"{prefix}{entry.name}/", above | {real})
             elif path.is_file():
-                self._add(f"{prefix}{entry.name}", path)
+                if not self._is_secret(path):
+                    self._add(f"{prefix}{entry.name}", path)
             else:
                 raise refusal(path, "is neither a file nor a folder", "Remove it from the folder.")
 
@@ -60,15 +69,31 @@ class _Walk:
         if not target.is_relative_to(self.top):
             raise refusal(path, f"is a link out of the folder, to {target}", "Copy into the folder what it names.")
 
+    def _is_secret(self, path: Path) -> bool:
+        """Return whether a file holds a login; of certificates only those with a private key: others are needed."""
+        if path.resolve() in self.secrets or _SECRET_FILES.fullmatch(path.name):
+            return True
+        return bool(_KEYS.fullmatch(path.name)) and _PRIVATE_KEY in _beginning(path)
+
     def _add(self, name: str, path: Path) -> None:
-        if not os.access(path, os.R_OK):
-            raise refusal(path, "cannot be read", "Mend the file's permissions.")
+        _require_readable(path)
         self.files[name] = path
         self.bytes_found += path.stat().st_size
         require_size(self.top, self.bytes_found)
         if len(self.files) > MOST_FILES:
             message = f"has more than {MOST_FILES:,} files"
             raise refusal(self.top, message, "Name the folder of the function alone.")
+
+
+def _beginning(path: Path) -> bytes:
+    _require_readable(path)
+    with path.open("rb") as file:
+        return file.read(_LARGEST_KEY_BYTES)
+
+
+def _require_readable(path: Path) -> None:
+    if not os.access(path, os.R_OK):
+        raise refusal(path, "cannot be read", "Mend the file's permissions.")
 
 
 def require_size(folder: Path, found: int) -> None:
@@ -78,13 +103,16 @@ def require_size(folder: Path, found: int) -> None:
         raise refusal(folder, message, "Name the folder of the function alone, or leave out what it does not read.")
 
 
-def list_files(folder: Path, left_out: frozenset[str] = frozenset()) -> dict[str, Path]:
+def list_files(
+    folder: Path, left_out: frozenset[str] = frozenset(), secrets: frozenset[Path] = frozenset()
+) -> dict[str, Path]:
     """
     Return the files that belong into a package, by their names in it, sorted.
 
     Args:
         folder: with the function's code.
         left_out: names of files and folders that do not, besides those that never do.
+        secrets: resolved paths of files that do not, wherever a link to them stands.
 
     Raises:
         PlanError: there is no such folder, a file of it cannot be packed, or it is too large.
@@ -92,7 +120,7 @@ def list_files(folder: Path, left_out: frozenset[str] = frozenset()) -> dict[str
     if not folder.is_dir():
         found = "is a file" if folder.exists() else "is no folder"
         raise refusal(folder, found, "Give the folder that has the handler's file, relative to the plan.")
-    walk = _Walk(folder.resolve(), left_out)
+    walk = _Walk(folder.resolve(), left_out, secrets)
     try:
         walk.visit(folder, "", frozenset())
     except OSError as error:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.function import PACKAGES, describe_package
 from stepbench.digits import counted, size
@@ -25,7 +25,14 @@ from stepbench_tools.local.packing.dependencies import (
 )
 from stepbench_tools.local.packing.folder import list_files, refusal, require_no_clash, require_size
 from stepbench_tools.local.packing.handlers import find_handler
-from stepbench_tools.local.packing.slots import CODE, LOCAL_FIELDS, VARIABLES_FILE, replace_paths
+from stepbench_tools.local.packing.slots import (
+    CODE,
+    FUNCTION,
+    LOCAL_FIELDS,
+    VARIABLES_FILE,
+    measured_functions,
+    replace_paths,
+)
 from stepbench_tools.local.packing.variables import read_variables
 
 if TYPE_CHECKING:
@@ -71,19 +78,27 @@ def local_functions(plan: Plan) -> Iterator[tuple[str, MeasuredFunction]]:
             yield f"trials[{trial.source}].target.function", function
 
 
-def check_codes(plan: Plan) -> dict[str, Code]:
+def check_codes(*plans: Plan) -> dict[str, Code]:
     """
-    Return the code of all functions of a plan, by path, without executing or installing anything.
+    Return the code of all functions of plans, by path, without executing or installing anything.
 
     Raises:
         PlanError: with every function that could not be packed, or not be called.
     """
+    functions = [each for plan in plans for each in local_functions(plan)]
+    files = dict.fromkeys(function.variables_file for _, function in functions if function.variables_file)
+    secrets = frozenset(Path(file).resolve() for file in files)
     found: dict[str, Code] = {}
+    seen: set[tuple[str | None, ...]] = set()
     problems = []
-    for at, function in local_functions(plan):
+    for at, function in functions:
+        named = (function.code, function.handler, function.runtime, function.variables_file)
+        if named in seen:
+            continue
+        seen.add(named)
         try:
             if function.code is not None:
-                code = _check(at, Path(function.code), function)
+                code = _check(at, Path(function.code), function, secrets)
                 if found.setdefault(function.code, code).language != code.language:
                     raise refusal(function.code, "has handlers of two languages", "Give each a folder of its own.")
             if function.variables_file is not None:
@@ -94,11 +109,11 @@ def check_codes(plan: Plan) -> dict[str, Code]:
     return found
 
 
-def _check(at: str, folder: Path, function: MeasuredFunction) -> Code:
-    files = list_files(folder, frozenset({NODE_MODULES}))
+def _check(at: str, folder: Path, function: MeasuredFunction, secrets: frozenset[Path]) -> Code:
+    files = list_files(folder, frozenset({NODE_MODULES}), secrets)
     handler = find_handler(folder, files, function.handler or "", function.runtime)
     if handler.language == "nodejs" and not requires_npm(folder):
-        files = list_files(folder)
+        files = list_files(folder, secrets=secrets)
     require_no_clash(files)
     return Code(at, folder, files, handler.language)
 
@@ -128,8 +143,10 @@ def pack_plans(plans: Sequence[Plan], workshop: Workshop) -> Packed:
         PlanError: as `check_codes`; or a requirement has no wheel, or a package is too large.
         LocalEnvironmentError: a registry does not answer, or an installer is missing.
     """
-    codes = [check_codes(plan) for plan in plans]
-    archives = {path: _pack(code, workshop) for each in codes for path, code in each.items()}
+    codes = check_codes(*plans)
+    archives = {path: _pack(code, workshop) for path, code in codes.items()}
+    if archives:
+        keep_newest(_archives(workshop), archives.values())
     labels = distinct_labels(archives)
     packages = {path: f"{PACKAGES}{archive.stem}/{labels[path]}.zip" for path, archive in archives.items()}
     functions = (function for plan in plans for _, function in local_functions(plan))
@@ -137,7 +154,7 @@ def pack_plans(plans: Sequence[Plan], workshop: Workshop) -> Packed:
     values = {path: f"{PACKAGES}{label}.variables.json" for path, label in distinct_labels(files).items()}
     keys = {CODE: packages, VARIABLES_FILE: values}
     return Packed(
-        tuple(_rewritten(plan, each, keys) for plan, each in zip(plans, codes, strict=True)),
+        tuple(_rewritten(plan, codes, keys) for plan in plans),
         {packages[path]: archive for path, archive in archives.items()},
         {key: read_variables(Path(path)) for path, key in values.items()},
     )
@@ -155,16 +172,18 @@ def _rewritten(plan: Plan, codes: Mapping[str, Code], keys: Mapping[str, Mapping
 def _name_runtime(document: dict[str, Any], codes: Mapping[str, Code]) -> None:
     """Write the runtime of functions in Node.js that do not name it: without one, it would be Python's."""
     for index, trial in enumerate(document["trials"]):
-        function = trial["target"].get("function")
-        if not function or "runtime" in function or "code" not in function:
-            continue
-        paths = [function[CODE], *trial.get("matrix", {}).get("target.function.code", ())]
-        languages = {codes[path].language for path in paths if path in codes}
-        if languages == {"python", "nodejs"} and "target.function.runtime" not in trial["matrix"]:
-            at, message = f"trials[{index}].target.function.runtime", "has to be given where code is of two languages"
-            raise refusal(None, message, "Give each language a trial of its own.", at)
-        if languages == {"nodejs"}:
-            function["runtime"] = node_runtime()
+        matrix = trial.get("matrix") or {}
+        listed = matrix.get(f"{FUNCTION}.{CODE}", ())  # in place of each function's own
+        for function in measured_functions(trial):
+            if not function or function.get("runtime") or not function.get(CODE):
+                continue
+            languages = {codes[path].language for path in listed or [function[CODE]] if path in codes}
+            if len(languages) > 1 and f"{FUNCTION}.runtime" not in matrix:
+                at = f"trials[{index}].{FUNCTION}.runtime"
+                message = "has to be given where code is of two languages"
+                raise refusal(None, message, f'Vary "{FUNCTION}" as a whole, or give each language a trial.', at)
+            if languages == {"nodejs"}:
+                function["runtime"] = node_runtime()
 
 
 def distinct_labels(paths: Iterable[str]) -> dict[str, str]:
@@ -192,19 +211,25 @@ def _pack(code: Code, workshop: Workshop) -> Path:
         raise PlanError(_placed(code.at, error)) from error
 
 
+def _archives(workshop: Workshop) -> Path:
+    return workshop.cache / "archives"
+
+
 def _archive(code: Code, files: Mapping[str, Path], workshop: Workshop) -> Path:
-    folder = workshop.cache / "archives"
+    folder = _archives(workshop)
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"{hashlib.sha256(str(code.folder).encode()).hexdigest()}.partial"
+    handle, name = tempfile.mkstemp(".partial", dir=folder)  # two commands may pack one folder at a time
+    os.close(handle)
+    partial = Path(name)
     try:
         write_archive(files, partial)
+        with partial.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return partial.rename(folder / f"{digest}.zip")
     except OSError as error:
         raise refusal(error.filename or code.folder, f"cannot be read: {error.strerror}", "Mend the file.") from error
-    with partial.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    archive = partial.rename(folder / f"{digest}.zip")
-    keep_newest(folder)
-    return archive
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -214,6 +239,8 @@ def uploaded(packed: Packed, stack: Stack, notify: Callable[[str], None]) -> Ite
 
     An archive that is there already stays as it is, also afterwards; values of variables are removed at the end.
     """
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 -- checks do without
+
     for key, archive in packed.archives.items():
         if next(stack.runs.keys(key), None) is None:
             notify(f"uploading {describe_package(key)}, {size(archive.stat().st_size)}")

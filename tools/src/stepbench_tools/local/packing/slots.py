@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CODE, VARIABLES_FILE = CODE_FIELDS
 LOCAL_FIELDS = dict(zip(CODE_FIELDS, UPLOADED_FIELDS, strict=True))
 """The fields of a measured function that only the command line reads, and what it writes in their place."""
-_FUNCTION = "target.function"
+FUNCTION = "target.function"
 
 
 class _Slot(NamedTuple):
@@ -43,25 +43,32 @@ def replace_paths(document: dict[str, Any], keys: Mapping[str, Mapping[str, str]
             if isinstance(at, int):
                 holder[at] = keys[field][holder[at]]
             else:
-                holder[written] = keys[field][holder.pop(at)]
+                path, known = holder.pop(at), keys[field]
+                # What a matrix replaces is in no trial, and only has to be there.
+                holder[written] = known[path] if path in known else next(iter(known.values()), None)
         for trial in document["trials"]:
             if trial.get("matrix"):
                 trial["matrix"] = {
-                    f"{_FUNCTION}.{written}" if path == f"{_FUNCTION}.{field}" else path: values
+                    f"{FUNCTION}.{written}" if path == f"{FUNCTION}.{field}" else path: values
                     for path, values in trial["matrix"].items()
                 }
+
+
+def measured_functions(trial: object) -> list[Any]:
+    """Return the functions that stand in a trial as objects, its own first; what a matrix has beside."""
+    matrix = child(trial, "matrix")
+    targets = [child(trial, "target"), *objects(child(matrix, "target"))]
+    return [*(child(target, "function") for target in targets), *objects(child(matrix, FUNCTION))]
 
 
 def _slots(document: object, field: str) -> Iterator[_Slot]:
     """Yield the places of a field of measured functions; a document that is no plan has fewer, or none."""
     for trial in objects(child(document, "trials")):
         matrix = child(trial, "matrix")
-        targets = [child(trial, "target"), *objects(child(matrix, "target"))]
-        functions = [*(child(target, "function") for target in targets), *objects(child(matrix, _FUNCTION))]
-        for function in functions:
+        for function in measured_functions(trial):
             if isinstance(child(function, field), str):
                 yield _Slot(function, field)
-        values = child(matrix, f"{_FUNCTION}.{field}")
+        values = child(matrix, f"{FUNCTION}.{field}")
         for index, value in enumerate(values if isinstance(values, list) else ()):
             if isinstance(value, str):
                 yield _Slot(values, index)
