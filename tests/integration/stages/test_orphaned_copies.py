@@ -49,7 +49,9 @@ def test_only_copies_that_no_trial_holds_are_removed(services: Services) -> None
 
     assert remove_orphaned_copies(services) == ()
     assert remove_orphaned_copies(later) == (f"{prefix}-measured-orphan-0001",)
+    services.runs.put_bytes("functions/copies/orphan-0001.zip", b"code")
     assert remove_orphaned_copies(later) == ()
+    assert services.runs.find_bytes("functions/copies/orphan-0001.zip") is None
 
     groups = services.aws("logs").describe_log_groups(logGroupNamePrefix=f"/aws/lambda/{prefix}-measured-")
     logged = {group["logGroupName"].rpartition("measured-")[2] for group in groups["logGroups"]}

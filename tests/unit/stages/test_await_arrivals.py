@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.samples.dags import dataflow_trial
 from tests.samples.finished_trials import LATENESS_NS, SERVICE_NS, FinishedTrial
@@ -11,7 +13,7 @@ from stepbench.contracts.dataflow.rows import DagEnd
 from stepbench.contracts.function import MeasuredFunction
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.target import S3Target
+from stepbench.contracts.target import DynamoDbTarget, S3Target
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.formats.t4 import Entry, encode_fallback
 from stepbench.records.storage import layout
@@ -20,6 +22,8 @@ from stepbench.stages.await_arrivals import RETRY_S, await_arrivals
 
 START_NS = 1_700_000_000_000_000_000
 SECOND_NS = 10**9
+FUNCTION = MeasuredFunction(package=f"functions/{'0' * 64}.zip", handler="app.handler", attempts=2)
+FAILED = (False, False, False)
 LAST_T2_NS = START_NS + SECOND_NS + LATENESS_NS + SERVICE_NS
 
 
@@ -160,12 +164,30 @@ def test_an_end_that_is_never_told_is_waited_for_until_the_drain_limit() -> None
     assert looked(memory, trial).done
 
 
+def measuring(
+    target: S3Target | DynamoDbTarget, log: EmptyLog, tries: tuple[bool, ...]
+) -> tuple[MemoryServices, FinishedTrial]:
+    """Return a trial of two events at a measured function: one was processed, of the other these attempts came."""
+    memory = MemoryServices(FakeClock(START_NS + 3 * SECOND_NS // 2), aws={"logs": log}, function_prefix="stack")
+    plan = small_plan(target.store, drain_limit_s=100).model_copy(update={"target": target})
+    trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
+    trial.phase(0, lost=(0, 1))
+    for number, (sequence, processed) in enumerate([(0, True), *((1, each) for each in tries)]):
+        t4_ns = trial.start_of(0) + sequence * SECOND_NS + SECOND_NS // 10 + number
+        item = t4_item([Entry(0, 0, 0, 0, 0, sequence, t4_ns)], **run_of(t4_ns + 1, int(processed)))
+        memory.services.table.put_t4(trial.ref.tag, f"r-{sequence}", t4_ns, item)
+    return memory, trial
+
+
 class EmptyLog:
     """CloudWatch Logs without a line: what was printed has been taken in before."""
 
-    def filter_log_events(self, **_: object) -> dict[str, list[object]]:
-        """Return nothing."""
-        return {"events": []}
+    def __init__(self) -> None:
+        self.events: list[dict[str, object]] = []
+
+    def filter_log_events(self, **_: object) -> dict[str, list[dict[str, object]]]:
+        """Return what there is."""
+        return {"events": self.events}
 
 
 @pytest.mark.parametrize(
@@ -182,15 +204,22 @@ def test_a_measured_function_is_waited_for_until_it_has_processed_or_given_up(
     tries: tuple[bool, ...], settled: int
 ) -> None:
     """An event that failed once has arrived, and comes again: what it does then is what the trial is about."""
-    memory = MemoryServices(FakeClock(START_NS + 3 * SECOND_NS // 2), aws={"logs": EmptyLog()}, function_prefix="stack")
-    function = {"package": f"functions/{'0' * 64}.zip", "handler": "app.handler", "attempts": 2}
-    target = S3Target(store="s3", function=MeasuredFunction.model_validate(function))
-    plan = small_plan("s3", drain_limit_s=100).model_copy(update={"target": target})
-    trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
-    trial.phase(0, lost=(0, 1))
-    for number, (sequence, processed) in enumerate([(0, True), *((1, each) for each in tries)]):
-        t4_ns = trial.start_of(0) + sequence * SECOND_NS + SECOND_NS // 10 + number
-        item = t4_item([Entry(0, 0, 0, 0, 0, sequence, t4_ns)], **run_of(t4_ns + 1, int(processed)))
-        memory.services.table.put_t4(trial.ref.tag, f"r-{sequence}", t4_ns, item)
+    memory, trial = measuring(S3Target(store="s3", function=FUNCTION), EmptyLog(), tries)
 
     assert looked(memory, trial) == AwaitArrivalsOutput(done=settled == 2, expected=2, arrived=settled)
+
+
+def test_an_invocation_that_is_under_way_gives_nothing_up() -> None:
+    """Its events count as not processed until it ends; to go on would remove the function under it."""
+    memory, trial = measuring(S3Target(store="s3", function=FUNCTION), log := EmptyLog(), FAILED[:2])
+    begun = {"trial": trial.ref.tag, "request": "r-9", "t4": START_NS, "sandbox": "s", "batch": 1, "source": "aws:s3"}
+    log.events = [{"timestamp": START_NS // 10**6, "message": json.dumps({"stepbench.t4": begun})}]
+
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)
+
+
+def test_an_event_of_a_stream_is_never_given_up_by_count() -> None:
+    """Lambda counts a batch's attempts: one that stood behind others may have failed with them, before its own."""
+    memory, trial = measuring(DynamoDbTarget(store="dynamodb", function=FUNCTION), EmptyLog(), FAILED)
+
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)

@@ -156,10 +156,10 @@ def test_a_group_that_is_not_there_holds_nothing() -> None:
 
 
 def test_a_log_that_cannot_be_read_is_waited_for() -> None:
-    """Its error names the function, so that whoever looks finds the right."""
+    """Its error names the group, so that whoever looks finds the right."""
     scene = Scene()
     scene.log.error = "AccessDeniedException"
-    with pytest.raises(RecordsUnavailableError, match="measured function stack-measured-"):
+    with pytest.raises(RecordsUnavailableError, match="log group /aws/lambda/stack-measured-"):
         scene.look()
 
 

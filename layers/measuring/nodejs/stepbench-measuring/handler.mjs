@@ -43,8 +43,8 @@ function write(text) {
 
 // Go once through what the first line takes: the first time takes a millisecond, which would count as handler time.
 function rehearse(event) {
-  const [source, records] = delivered(event);
-  line('', { at: importedNs, source }, chunks(source, records, identity)[0][1]);
+  const [source, records] = delivered(event, identity);
+  line('', { at: importedNs, source }, chunks(records)[0][1]);
 }
 
 // Whatever goes wrong with a line, the function's result stands.
@@ -65,18 +65,18 @@ function isCold(t4) {
 // Write the first line, before the handler: one that never ends has it, too.
 function begin(t4, event, context) {
   const cold = isCold(t4);
-  const [source, records] = delivered(event);
+  const [source, records] = delivered(event, identity);
   const common = { trial, request: context.awsRequestId, t4 };
   const few = records.length <= FEW_RECORDS;
   const ofSandbox = { sandbox, cold, init_ns: readyNs - importedNs, t4_resolution_ns: resolutionNs() };
   const fields = { ...common, ...ofSandbox, batch: records.length, source };
-  write(line('stepbench.t4', fields, few ? chunks(source, records, identity)[0][1] : '[]'));
-  return { common, source, records, few };
+  write(line('stepbench.t4', fields, few ? chunks(records)[0][1] : '[]'));
+  return { common, records, few };
 }
 
 // Write the other lines; the last of the records are in the last line.
-function finish(t5, { common, source, records, few }, error, result) {
-  const lines = few ? [[0, '[]']] : chunks(source, records, identity);
+function finish(t5, { common, records, few }, error, result) {
+  const lines = few ? [[0, '[]']] : chunks(records);
   const [, last] = lines.pop();
   let from = 0;
   for (const [count, chunk] of lines) {

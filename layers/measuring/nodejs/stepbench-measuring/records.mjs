@@ -24,25 +24,32 @@ const READ = {
   [POSTGRESQL]: ({ event, t3_us: t3 }) => [String(event).slice(0, EVENT_CHARS), Math.trunc(Number(t3)) || 0],
 };
 
-// What an event's source is called, and its records in a list of their own; '' and none of another.
-export function delivered(event) {
-  if (event?.source === POSTGRESQL) return [POSTGRESQL, [event]];
-  const records = event?.Records;
-  const source = Array.isArray(records) ? records[0]?.eventSource : undefined;
-  return Object.hasOwn(READ, source) ? [source, [...records]] : ['', []];
+// What names the event of a record; nothing of one that cannot be read, whose place stays.
+function named(source, record, identity) {
+  try {
+    return READ[source](record, identity);
+  } catch {
+    return [];
+  }
 }
 
-// The records as JSON arrays, one a line, and before each how many are in it; the last may be empty.
-export function chunks(source, records, identity) {
+// What an event's source is called, and what names the event of each of its records; '' and none of another. It is read
+// before the handler, which may change what it was given.
+export function delivered(event, identity) {
+  if (event?.source === POSTGRESQL) return [POSTGRESQL, [named(POSTGRESQL, event, identity)]];
+  const records = event?.Records;
+  const source = Array.isArray(records) ? records[0]?.eventSource : undefined;
+  return Object.hasOwn(READ, source) ? [source, records.map((record) => named(source, record, identity))] : ['', []];
+}
+
+// Records as JSON arrays, one a line, and before each how many are in it; the last may be empty.
+export function chunks(records) {
   const lines = [];
   let chunk = [];
   let bytes = 0;
   const close = () => lines.push([chunk.length, `[${chunk.join(',')}]`]);
   for (const record of records) {
-    let text = '[]'; // the place of a record that cannot be read stays
-    try {
-      text = JSON.stringify(READ[source](record, identity));
-    } catch {} // eslint-disable-line no-empty
+    const text = JSON.stringify(record);
     const size = Buffer.byteLength(text) + 1;
     if (chunk.length === CHUNK_RECORDS || (chunk.length && bytes + size > CHUNK_BYTES)) {
       close();
@@ -64,7 +71,7 @@ export function failedItems(result, records) {
   if (!Array.isArray(items)) return [''];
   const texts = items.map((item) => (typeof item?.itemIdentifier === 'string' ? item.itemIdentifier : ''));
   if (texts.length > CHUNK_RECORDS) {
-    const place = new Map(records.map((record, index) => [record?.dynamodb?.SequenceNumber, index]));
+    const place = new Map(records.map((record, index) => [record.at(-1), index]));
     texts.sort((one, other) => (place.get(one) ?? -1) - (place.get(other) ?? -1));
   }
   return texts.slice(0, CHUNK_RECORDS);

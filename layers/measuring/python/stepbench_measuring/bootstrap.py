@@ -74,10 +74,9 @@ class Sandbox:
 
 
 class Invocation(NamedTuple):
-    """What one invocation's lines have in common, its delivery, and the records that are not written yet."""
+    """What one invocation's lines have in common, its records, and whether these are written."""
 
     common: dict[str, Any]
-    source: str
     records: list[Any]
     written: bool
 
@@ -107,13 +106,13 @@ def _begin(t4_ns: int, event: Any, context: Any) -> Invocation | None:  # noqa: 
     """Write the first line, before the handler: one that never ends has it, too."""
     with contextlib.suppress(Exception):  # whatever it is, the function's result stands
         cold = SANDBOX.begin(t4_ns)
-        source, records = delivered(event)
+        source, records = delivered(event, IDENTITY)
         common = {"trial": TRIAL, "request": context.aws_request_id, "t4": t4_ns}
         few = len(records) <= FEW_RECORDS
         of_sandbox = {"sandbox": SANDBOX.name, "cold": cold, "init_ns": SANDBOX.init_ns}
         fields = {**common, **of_sandbox, "batch": len(records), "source": source}
-        _write(line("stepbench.t4", fields, chunks(source, records, IDENTITY)[0][1] if few else "[]"))
-        return Invocation(common, source, records, written=few)
+        _write(line("stepbench.t4", fields, chunks(records)[0][1] if few else "[]"))
+        return Invocation(common, records, written=few)
     return None
 
 
@@ -122,8 +121,8 @@ def _end(t5_ns: int, invocation: Invocation | None, error: str, result: Any) -> 
     with contextlib.suppress(Exception):  # see _begin
         if invocation is None:
             return
-        common, source, records, written = invocation
-        *others, (_, last) = [(0, "[]")] if written else chunks(source, records, IDENTITY)
+        common, records, written = invocation
+        *others, (_, last) = [(0, "[]")] if written else chunks(records)
         begin = 0
         for count, chunk in others:
             _write(line("stepbench.records", {**common, "from": begin}, chunk))

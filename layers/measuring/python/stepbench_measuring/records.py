@@ -20,35 +20,36 @@ _POSTGRESQL = "stepbench:postgresql"
 _UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
-def delivered(event: Any) -> tuple[str, list[Any]]:  # noqa: ANN401 -- whatever a store sends
-    """Return what an event's source is called, and its records in a list of their own; "" and none of another."""
+def delivered(event: Any, identity: str) -> tuple[str, list[list[Any]]]:  # noqa: ANN401 -- whatever a store sends
+    """
+    Return what an event's source is called, and what names the event of each of its records; "" and none of another.
+
+    It is read before the handler, which may change what it was given.
+
+    Args:
+        event: as the handler gets it.
+        identity: the name of the DynamoDB attribute that has an event's identity; "" = only keys have it.
+    """
     if isinstance(event, dict):
         if event.get("source") == _POSTGRESQL:
-            return _POSTGRESQL, [event]
+            return _POSTGRESQL, [_read(_postgresql, event, identity)]
         records = event.get("Records")
         if isinstance(records, list) and records:
             first = records[0]
             source = first.get("eventSource") if isinstance(first, dict) else None
             if source in _READ:
-                return source, list(records)
+                read = _READ[source]
+                return source, [_read(read, record, identity) for record in records]
     return "", []
 
 
-def chunks(source: str, records: list[Any], identity: str) -> list[tuple[int, str]]:
-    """
-    Return the records as JSON arrays, one a line, and before each how many are in it; the last may be empty.
-
-    Args:
-        source: as `delivered` returns it.
-        records: what it returns beside.
-        identity: the name of the DynamoDB attribute that has an event's identity; "" = only keys have it.
-    """
-    read = _READ.get(source)  # none without records
+def chunks(records: list[list[Any]]) -> list[tuple[int, str]]:
+    """Return records as JSON arrays, one a line, and before each how many are in it; the last may be empty."""
     lines: list[tuple[int, str]] = []
     chunk: list[str] = []
     chars = 0
     for record in records:
-        text = _dump(_read(read, record, identity))
+        text = _dump(record)
         if chunk and (len(chunk) == CHUNK_RECORDS or chars + len(text) > CHUNK_CHARS):
             lines.append(_array(chunk))
             chunk, chars = [], 0
@@ -61,7 +62,7 @@ def _array(texts: list[str]) -> tuple[int, str]:
     return len(texts), f"[{','.join(texts)}]"
 
 
-def failed_items(result: Any, records: list[Any]) -> list[str] | None:  # noqa: ANN401 -- whatever a handler returns
+def failed_items(result: Any, records: list[list[Any]]) -> list[str] | None:  # noqa: ANN401 -- whatever a handler returns
     """
     Return the identifiers of a partial batch response; None if it is none, "" for one that is no text.
 
@@ -77,7 +78,7 @@ def failed_items(result: Any, records: list[Any]) -> list[str] | None:  # noqa: 
     found = [item.get("itemIdentifier") if isinstance(item, dict) else "" for item in items]
     texts = [text if isinstance(text, str) else "" for text in found]
     if len(texts) > CHUNK_RECORDS:
-        place = {_identifier(record): index for index, record in enumerate(records)}
+        place = {str(record[-1]): index for index, record in enumerate(records) if record}
         texts.sort(key=lambda text: place.get(text, -1))
     return texts[:CHUNK_RECORDS]
 
@@ -92,13 +93,6 @@ def line(name: str, fields: dict[str, Any], records: str | None = None) -> bytes
     if records is not None:
         text = f'{text[:-1]},"records":{records}}}'
     return f'{{"{name}":{text}}}\n'.encode()
-
-
-def _identifier(record: Any) -> str:  # noqa: ANN401 -- see delivered
-    try:
-        return str(record["dynamodb"]["SequenceNumber"])
-    except _UNREADABLE:
-        return ""
 
 
 def _read(read: Any, record: Any, identity: str) -> list[Any]:  # noqa: ANN401 -- see delivered

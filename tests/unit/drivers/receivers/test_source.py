@@ -72,6 +72,7 @@ def test_what_the_plan_wants_stands_above_what_the_function_has() -> None:
         ({"Layers": [{"Arn": str(n)} for n in range(5)]}, "has 5 layers"),
         ({"Environment": {"Variables": {"AWS_LAMBDA_EXEC_WRAPPER": "/opt/x"}}}, "has a wrapper already"),
         ({"Environment": {"Variables": {"STEPBENCH_TRIAL": "t"}}}, "has variables whose names"),
+        ({"Environment": {"Error": {"ErrorCode": "AccessDeniedException"}}}, "has variables that are encrypted"),
     ],
 )
 def test_what_cannot_be_measured_is_said_with_the_way_out(change: dict[str, Any], message: str) -> None:
@@ -91,11 +92,13 @@ def test_a_function_like_any_other_can_be_measured() -> None:
 
 def test_lambda_polls_a_stream_with_the_functions_own_role() -> None:
     """So the role needs what no function needs for S3, and MeasuringPolicy has it."""
-    of_s3 = needed_rights("s3", "arn:logs:group", "arn:dynamodb:table")
-    of_streams = needed_rights("dynamodb", "arn:logs:group", "arn:dynamodb:table")
+    of_s3 = needed_rights("s3", "arn:logs:group", "arn:dynamodb:table", ("arn:sqs:invoke", ""))
+    of_streams = needed_rights("dynamodb", "arn:logs:group", "arn:dynamodb:table", ("", "arn:sqs:stream"))
 
-    assert set(of_s3) == {"arn:logs:group:log-stream:any"}
+    assert set(of_s3) == {"arn:logs:group:log-stream:any", "arn:sqs:invoke"}
     assert of_streams["arn:dynamodb:table/stream/any"][1] == "dynamodb:GetRecords"
+    assert of_streams["*"] == ("dynamodb:ListStreams",)
+    assert of_streams["arn:sqs:stream"] == ("sqs:SendMessage",)
 
 
 def test_a_package_has_what_the_plan_says_or_a_default() -> None:

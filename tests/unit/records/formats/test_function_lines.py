@@ -150,3 +150,12 @@ def test_records_of_another_shape_are_no_events() -> None:
     (invocation,) = invocations.values()
 
     assert item_of(TAG, invocation) is None
+
+
+@pytest.mark.parametrize("record", [[], ["INSERT", 5, None], ["INSERT", None, "", 0, "12"], [None]])
+def test_a_record_that_could_not_be_read_is_no_event_and_breaks_nothing(record: list[Any]) -> None:
+    """The stages that take the log in have to go on: they also remove the copy."""
+    begin = _begin("aws:dynamodb", [_stream(0), record])
+    item = _item(begin, _line("t5", t5=T5, failed=["11"]))
+
+    assert (item["n"], item["failed_from"]) == (1, 0)

@@ -56,7 +56,7 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
 
 def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     tag = spec.tag
-    take_in(spec, services)
+    running = take_in(spec, services)
     files = services.table.files(tag)
     expected = sum(file.expected for file in files)
     entries = services.table.t4_count(tag)
@@ -71,7 +71,7 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     if enough or services.clock.now_ns() > limit_ns or any(True for _ in in_fallback):
         joined = read_records(spec, services.runs, services.table).joined
         expected = int(np.count_nonzero(joined.expected))
-        arrived = int(np.count_nonzero(joined.expected & _is_settled(joined, spec)))
+        arrived = int(np.count_nonzero(joined.expected & _is_settled(joined, spec, running)))
         limit_ns = joined.limit_ns
         ended = arrived
         if ends is not None:
@@ -83,12 +83,20 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     return AwaitArrivalsOutput(done=done or time_is_up, expected=expected, arrived=arrived)
 
 
-def _is_settled(joined: Joined, spec: TrialSpec) -> NDArray[np.bool_]:
-    """Return which events have arrived; of a measured function, which it has processed or given up."""
-    function, processing = spec.plan.target.function, joined.processing
-    if function is None or processing is None:
+def _is_settled(joined: Joined, spec: TrialSpec, running: int) -> NDArray[np.bool_]:
+    """
+    Return which events have arrived; of a measured function, which it has processed or given up.
+
+    Nothing is given up while invocations are under way (`running`), whose events count as not processed yet. Of a
+    stream nobody can count an event's attempts: Lambda counts those of a batch, which it splits, and begins anew
+    behind what was processed. The drain limit ends those.
+    """
+    target, processing = spec.plan.target, joined.processing
+    if target.function is None or processing is None:
         return joined.t4_ns > 0
-    settled: NDArray[np.bool_] = processing.ever | (processing.failed >= function.attempts)
+    if running or target.delivers_batches:
+        return processing.ever
+    settled: NDArray[np.bool_] = processing.ever | (processing.failed >= target.function.attempts)
     return settled
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
 from pydantic import ValidationError
 
 from stepbench.contracts.base import Contract
@@ -23,8 +22,9 @@ from stepbench.drivers.receivers.source import copy_name
 from stepbench.experiments.registry import experiment_of
 from stepbench.records.formats.second_sources import PATTERN, LogCollection, ReportPage, parse_reports
 from stepbench.records.storage import layout
-from stepbench.records.storage.run_store import T4Page, unavailable
+from stepbench.records.storage.run_store import T4Page
 from stepbench.stages.function_log import take_in
+from stepbench.stages.log_pages import PAGE_EVENTS, read_page
 from stepbench.stages.refused_deliveries import collect_refused
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ MEASURED = "MeasuredFunction"
 """Stands for the copy of a function of the user's own, whose log group is named after the trial."""
 MAX_INVOCATIONS = 100_000
 SLICE_MS = 60_000
-PAGE_EVENTS = 10_000
-"""FilterLogEvents' limit. Emulators stop there and give no token, so that the rest has to be asked for by time."""
 LATE_NS = 300_000_000_000
 BUDGET_NS = 5_000_000_000
 """How long one call goes on; Step Functions waits and calls again."""
@@ -44,7 +42,6 @@ _UNKNOWN_START_MS = 3_600_000
 _MARGIN_MS = 5_000
 _OWN_MARGIN_MS = 500
 """The margin where only the time shows whose invocation it was: an earlier trial's last one ended a second before."""
-_THROTTLED = frozenset({"ThrottlingException", "LimitExceededException", "TooManyRequestsException"})
 
 
 class _Cursor(Contract):
@@ -147,11 +144,14 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
         if following is None or services.clock.now_ns() - began_ns > BUDGET_NS:
             return CollectLogsOutput(done=False, token=(following or cursor).model_dump_json())
         cursor = following
-    take_in(spec, services, anew=True)
+    take_in(spec, services)
     collection = _compare(task.ref, cursor, logs, services)
     waiting = cursor.every == 1 and collection.seen < collection.expected
     if (waiting or collection.t4_seen < collection.t4_expected) and services.clock.now_ns() < cursor.deadline_ns:
         return CollectLogsOutput(done=False, token=cursor.at_function(0).model_dump_json())
+    if spec.plan.target.function is not None:
+        take_in(spec, services, anew=True)
+        collection = _compare(task.ref, cursor, logs, services)
     collect_refused(task.ref, services)
     services.runs.put_model(layout.trial_key(task.ref, "logs/collection.json"), collection)
     return CollectLogsOutput(done=True, token="")
@@ -214,22 +214,10 @@ def _read_page(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -
 
 def _request_page(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -> dict[str, Any] | None:
     from_ms, to_ms = cursor.span_ms()
-    group = cursor.group(services.settings.function_prefix, ref.tag)
     pattern = logs.pattern(ref.tag) if cursor.reads_lines else PATTERN
     more = {"nextToken": cursor.next} if cursor.next else {}
-    try:
-        answer: dict[str, Any] = services.aws("logs").filter_log_events(
-            logGroupName=group, startTime=from_ms, endTime=to_ms, filterPattern=pattern, **more
-        )
-    except ClientError as error:
-        code = error.response["Error"]["Code"]
-        if code == "ResourceNotFoundException":
-            return {}  # a function that never ran has no log group
-        if code in _THROTTLED:
-            return None
-        message = f"cannot read log group {group}: {error}; the report lacks its invocations"
-        raise unavailable(message, error) from error
-    return answer
+    asked = {"startTime": from_ms, "endTime": to_ms, "filterPattern": pattern, **more}
+    return read_page(cursor.group(services.settings.function_prefix, ref.tag), asked, services)
 
 
 def _compare(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -> LogCollection:

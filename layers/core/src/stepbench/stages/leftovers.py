@@ -17,7 +17,7 @@ from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import PreparedTarget, RemainingObjects
 from stepbench.drivers.protocol import Accountable
 from stepbench.drivers.registry import lease_target
-from stepbench.errors import RecordsRefusedError, TargetBusyError
+from stepbench.errors import RecordsRefusedError, RecordsUnavailableError, TargetBusyError
 from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import Lease
@@ -209,7 +209,11 @@ def _await_deliveries(ref: TrialRef, services: Services) -> None:
         return  # watchers have waited themselves
     until_ns = services.clock.now_ns() + DELIVERY_LIMIT_S * _SECOND_NS
     while services.clock.now_ns() < until_ns:
-        take_in(spec, services)
+        try:
+            take_in(spec, services)
+        except RecordsUnavailableError:  # what it printed is lost for the report; the copy has to go all the same
+            logger.exception("the log of the measured function cannot be read", extra=ref.model_dump())
+            return
         before, seen = seen, services.table.t4_count(ref.tag)
         if seen == before and seen >= expected:
             return

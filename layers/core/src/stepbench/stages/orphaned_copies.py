@@ -7,7 +7,7 @@ its maker was cut off, or whose lease somebody has deleted.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -26,20 +26,36 @@ YOUNG = timedelta(minutes=15)
 
 
 def remove_orphaned_copies(services: Services) -> tuple[str, ...]:
-    """Remove copies that no lease accounts for, with their logs and code; return their names."""
+    """Remove copies that no lease accounts for, and logs and code that no copy has; return the names of the copies."""
     held = {lease.tag for lease in (*services.table.leases(), *services.table.left())}
     removed = []
     try:
         functions = {name: function for name, function in _functions(services) if name not in held}
-        for tag, function in functions.items():
-            if _is_copy(tag, function, services):
-                _remove(tag, services)
-                removed.append(copy_name(tag, services.settings.function_prefix))
-        for tag in {*_logged(services)} - held - functions.keys():
-            _remove_log(tag, services)
     except (ClientError, BotoCoreError):
-        logger.exception("copies of measured functions could not be looked for, or removed")
+        logger.exception("copies of measured functions could not be looked for")
+        return ()
+    for tag, function in functions.items():
+        with _logged_failures(tag):
+            if _is_copy(tag, function, services):
+                _remove_function(tag, services)
+                removed.append(copy_name(tag, services.settings.function_prefix))
+    for tag in {*_logged(services)} - held - functions.keys():
+        with _logged_failures(tag):
+            _remove_log(tag, services)
+    kept = (key.removeprefix(COPIES).removesuffix(".zip") for key in services.runs.keys(COPIES))
+    for tag in {*kept} - held - functions.keys():
+        with _logged_failures(tag):
+            services.aws("s3").delete_object(Bucket=services.settings.results_bucket, Key=f"{COPIES}{tag}.zip")
     return tuple(removed)
+
+
+@contextmanager
+def _logged_failures(tag: str) -> Iterator[None]:
+    """Go on with the others where one cannot be removed; the next sweep tries again."""
+    try:
+        yield
+    except (ClientError, BotoCoreError):
+        logger.exception("what is left of a measured function cannot be removed", extra={"tag": tag})
 
 
 def _functions(services: Services) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -70,11 +86,13 @@ def _logged(services: Services) -> Iterator[str]:
                 yield group["logGroupName"].removeprefix(prefix)
 
 
-def _remove(tag: str, services: Services) -> None:
-    name = copy_name(tag, services.settings.function_prefix)
-    services.aws("lambda").delete_function(FunctionName=name)
-    _remove_log(tag, services)
-    services.aws("s3").delete_object(Bucket=services.settings.results_bucket, Key=f"{COPIES}{tag}.zip")
+def _remove_function(tag: str, services: Services) -> None:
+    """Remove a copy with its mappings; its log and its code follow at the next sweep, when nothing can use them."""
+    name, client = copy_name(tag, services.settings.function_prefix), services.aws("lambda")
+    for page in client.get_paginator("list_event_source_mappings").paginate(FunctionName=name):
+        for mapping in page["EventSourceMappings"]:
+            client.delete_event_source_mapping(UUID=mapping["UUID"])
+    client.delete_function(FunctionName=name)
     logger.info("a copy without a trial is removed", extra={"copy": name})
 
 

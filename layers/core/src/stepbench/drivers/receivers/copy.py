@@ -207,7 +207,8 @@ class FunctionCopy:
         group = f"arn:{partition}:logs:{at}:log-group:{self._log_group}"
         table = f"arn:{partition}:dynamodb:{at}:table/{self._settings.target_table_prefix}{self._spec.tag}"
         denied = []
-        for resource, actions in needed_rights(self._spec.offered.target.store, group, table).items():
+        queues = (self._settings.invoke_failures_queue_arn, self.failures_arn)
+        for resource, actions in needed_rights(self._spec.offered.target.store, group, table, queues).items():
             wanted = {"PolicySourceArn": role_arn, "ActionNames": actions, "ResourceArns": [resource]}
             try:
                 answer = await self._aws.ask("simulate_principal_policy", "iam", **wanted)

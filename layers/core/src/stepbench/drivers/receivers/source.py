@@ -15,7 +15,7 @@ from stepbench.contracts.function import RUNTIMES
 from stepbench.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from stepbench.contracts.function import MeasuredFunction
 
@@ -59,7 +59,8 @@ def source_problems(at: str, configuration: Mapping[str, Any]) -> Iterator[Probl
         configuration: as GetFunctionConfiguration shows it.
     """
     name = str(configuration.get("FunctionName", ""))
-    variables = (configuration.get("Environment") or {}).get("Variables", {})
+    environment = configuration.get("Environment") or {}
+    variables = environment.get("Variables", {})
     layers = configuration.get("Layers", ())
     found: list[tuple[bool, str, str]] = [
         (
@@ -72,6 +73,11 @@ def source_problems(at: str, configuration: Mapping[str, Any]) -> Iterator[Probl
             and not re.match(RUNTIMES, str(configuration.get("Runtime", ""))),
             f"has the runtime {configuration.get('Runtime')}, for which the measuring layer has no shim",
             "Use Python or Node.js; docs/your-function.md has the lines that other runtimes can print themselves.",
+        ),
+        (
+            "Error" in environment,
+            "has variables that are encrypted with a key which the stack may not use",
+            "Allow the role of the stack's PrepareTarget to decrypt with it, or measure a version without such a key.",
         ),
         (
             len(layers) >= MOST_LAYERS,
@@ -130,21 +136,24 @@ def copy_request(
     return request
 
 
-def needed_rights(store: str, log_group: str, table: str) -> dict[str, tuple[str, ...]]:
+def needed_rights(store: str, log_group: str, table: str, failures: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """
     Return what the role of a copy has to be allowed, actions by resource.
 
-    Lambda writes logs and polls streams with the role of the function.
+    Lambda writes logs, polls streams, and reports what it gives up, with the role of the function; it refuses a
+    mapping or a queue where that may not.
 
     Args:
         store: whose trigger invokes it.
         log_group: ARN of the copy's.
         table: ARN of the trial's table, of which DynamoDB's stream is.
+        failures: ARNs of the queues for what is given up; "" is none.
     """
     rights: dict[str, tuple[str, ...]] = {f"{log_group}:log-stream:any": ("logs:CreateLogStream", "logs:PutLogEvents")}
+    rights |= dict.fromkeys(filter(None, failures), ("sqs:SendMessage",))
     if store == "dynamodb":
         polling = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
-        rights[f"{table}/stream/any"] = polling
+        rights |= {f"{table}/stream/any": polling, "*": ("dynamodb:ListStreams",)}
     return rights
 
 

@@ -169,7 +169,7 @@ def _failed_from(begin: Begin, end: End | None, records: tuple[Record, ...]) -> 
         return begin.batch
     if begin.source != "aws:dynamodb":
         return begin.batch  # nobody reads a partial response of single events
-    places = {str(record[-1]): place for place, record in enumerate(records)}
+    places = {str(record[-1]): place for place, record in enumerate(records) if record}
     return min(places.get(failed, 0) for failed in end.failed)
 
 
@@ -189,7 +189,7 @@ def _record(source: str, record: Record) -> dict[str, Any]:
     change = {
         "ApproximateCreationDateTime": at_s,
         "SequenceNumber": number,
-        "Keys": {str(place): {"S": key} for place, key in enumerate(keys)},
+        "Keys": {str(place): {"S": key} for place, key in enumerate(keys if isinstance(keys, list | tuple) else ())},
         "NewImage": {"value": {"S": identity}} if identity else {},
     }
     return {"eventName": name, "dynamodb": change}
