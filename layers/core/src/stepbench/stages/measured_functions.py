@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NOT_ALLOWED = (
     "is not allowed by the stack's parameter MeasuredFunctions",
-    "Deploy with its ARN in MeasuredFunctions, of versions and aliases with :* behind it, and its role in MeasuredRoles.",
+    "Deploy with its ARN in MeasuredFunctions (:* behind it for versions and aliases), and its role in MeasuredRoles.",
 )
 _REFUSALS = {"ResourceNotFoundException": MISSING, "AccessDeniedException": NOT_ALLOWED}
 """What Lambda's refusals mean, and the way out."""
