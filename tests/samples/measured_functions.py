@@ -50,7 +50,7 @@ class MeasuredTrial(AnalysedTrial):
                 self._invoke(1, number, processed=6)
                 self._invoke(1, number, range(first + 6, first + BATCH), after_s=RETRY_S)
             case 9:
-                self._invoke(1, number, took_ns=0, error="Sandbox.Timedout")
+                self._invoke(1, number, took_ns=0, error="")
             case 12:
                 self._invoke(1, number)
                 self._invoke(1, number, after_s=1.2)

@@ -11,7 +11,8 @@ from tests.samples.estimates import numbers, present
 from tests.samples.finished_trials import SECOND_NS, START_NS, AnalysedTrial, FinishedTrial
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
-from stepbench.analysis.precision import GROWTH, PENDING_S, SETTLE_S, next_look_s, relative_width, take_look
+from stepbench.analysis.impossible import SETTLE_S
+from stepbench.analysis.precision import GROWTH, PENDING_S, next_look_s, relative_width, take_look
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.phase import LoadStep, Phase, PrecisionLook, PrecisionLooks, Until
 from stepbench.contracts.result import TrialResult

@@ -11,7 +11,7 @@ from tests.samples.finished_trials import FinishedTrial
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import START_NS, FakeClock
 
-from stepbench.analysis.impossible import VISIBLE_S, most_slow
+from stepbench.analysis.impossible import SETTLE_S, most_slow
 from stepbench.contracts.phase import PrecisionLooks
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.result import TrialResult
@@ -26,6 +26,7 @@ from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.experiments.report.headline import describe_window, headline_lines
 from stepbench.model.request import Outcome
 from stepbench.planning import expand
+from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
 from stepbench.report import document as doc
 from stepbench.report.run import window_rows
@@ -106,6 +107,24 @@ def test_a_quantile_is_out_of_reach_once_it_lies_among_known_slow_events(
     assert running.stop_s == (55 + STOP_LEAD_S if ended else None)
 
 
+def test_one_call_that_checks_and_looks_reads_the_records_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are of one moment; and a look takes nothing from when the next check is due."""
+    until = {"metric": "p50", "relative_width": 0.000_1, "max_events": EVENTS}
+    load = [{"rate_per_s": 10, "duration_s": 60}, {"rate_per_s": 20, "duration_s": 1}]
+    running = Running("p99 < 50 ms", phases=[{"name": "steady", "load": load, "until": until}])
+    reads = list[int]()
+
+    def read(*args: Any) -> Any:  # noqa: ANN401 -- as the real one
+        reads.append(1)
+        return read_records(*args)
+
+    monkeypatch.setattr("stepbench.stages.check_precision.read_records", read)
+    answer = running.at(90)
+    looks = running.looks()
+    assert (len(looks.looks), looks.checked_at_s, len(reads)) == (1, 90, 1)
+    assert answer.next_at > datetime.fromtimestamp(START_NS / SECOND_NS + 90, UTC)
+
+
 @pytest.mark.parametrize("events", [1, 2, 99, 100, 101, 1_800])
 @pytest.mark.parametrize(("statistic", "q"), [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)])
 def test_one_slow_event_more_than_allowed_moves_the_quantile(events: int, statistic: str, q: float) -> None:
@@ -142,11 +161,11 @@ def test_errors_are_counted_against_all_that_the_phase_offers(threshold: str, fa
 def test_what_has_not_arrived_is_as_slow_as_it_has_waited() -> None:
     """It is lost or slow; what arrived within the last seconds may not be recorded yet."""
     running = Running("max < 4 s")
-    assert not running.at(20 + VISIBLE_S, lost=()).done
+    assert not running.at(20 + SETTLE_S, lost=()).done
     waiting = Running("max < 4 s")
-    assert waiting.at(20 + VISIBLE_S, lost=(0,)).done
+    assert waiting.at(20 + SETTLE_S, lost=(0,)).done
     patient = Running("max < 20 s")
-    assert not patient.at(20 + VISIBLE_S, lost=(0,)).done
+    assert not patient.at(20 + SETTLE_S, lost=(0,)).done
 
 
 def test_a_watcher_s_missing_events_end_nothing() -> None:

@@ -8,7 +8,8 @@ from tests.samples.finished_trials import FinishedTrial
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import START_NS, FakeClock
 
-from stepbench.analysis.precision import GROWTH, SETTLE_S
+from stepbench.analysis.impossible import SETTLE_S
+from stepbench.analysis.precision import GROWTH
 from stepbench.contracts.phase import MAX_PRECISION_CHECKS, PrecisionLook, PrecisionLooks
 from stepbench.contracts.tasks import CheckPrecisionInput, CheckPrecisionOutput
 from stepbench.records.storage import layout

@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from tests.samples.finished_trials import PHASES
 from tests.samples.measured_functions import MeasuredTrial
+
+from stepbench.contracts.identity import EventId
+from stepbench.records.formats.second_sources import RefusedDeliveries, RefusedDelivery
+from stepbench.records.storage import layout
+
+WINDOWS = [{"name": name, "from_s": 0, "to_s": 10} for name in ("one", "two")]
+_ERRORS = (
+    "2 invocations of the measured function failed (KeyError 1, never ended 1); 1 invocation named records of the "
+    "batch as failed; 24 events failed at least once."
+)
+
+
+class SilentTrial(MeasuredTrial):
+    """Its function does all that it is handed, but one batch, which it never ends."""
+
+    def _invoke_measured(self, number: int) -> None:
+        took: dict[str, Any] = {"took_ns": 0} if number == 4 else {}
+        self._invoke(1, number, **took)
 
 
 @pytest.fixture(scope="module")
@@ -13,10 +34,23 @@ def texts() -> dict[str, str]:
 
 
 def test_errors_are_counted_by_type_in_invocations(texts: dict[str, str]) -> None:
-    """Three invocations took 24 events along."""
-    assert texts["handler_errors"] == (
-        "3 invocations of the measured function failed (KeyError 1, Sandbox.Timedout 1, partial batch failures 1), of "
-        "which 1 never ended; 24 events had to be tried again."
+    """A partial failure is none, though four of its events are among those that failed; what never ended is one."""
+    assert texts["handler_errors"] == _ERRORS
+
+
+def test_windows_that_overlap_count_each_invocation_and_event_once() -> None:
+    """Two windows of the whole phase: the same as one."""
+    phases = [PHASES[0], {**PHASES[1], "windows": WINDOWS}]
+    found = {caveat.kind: caveat for caveat in MeasuredTrial(phases=phases).result().summary.caveats}
+    assert found["handler_errors"].text == _ERRORS
+    assert found["handler_errors"].windows == (0, 1)
+
+
+def test_an_invocation_that_never_ended_is_an_error_by_itself() -> None:
+    """Nothing else went wrong, and no line says why it did not end."""
+    found = {caveat.kind: caveat.text for caveat in SilentTrial().result().summary.caveats}
+    assert found["handler_errors"] == (
+        "1 invocation of the measured function failed (never ended 1); 10 events failed at least once."
     )
 
 
@@ -26,6 +60,20 @@ def test_what_was_never_processed_is_grave(texts: dict[str, str]) -> None:
         "10 events arrived, and 120 s after the last acknowledgement no invocation had processed them."
     )
     assert list(texts)[:2] == ["never_processed", "handler_errors"]
+
+
+def test_what_lambda_gave_up_is_counted_once_among_what_was_never_processed() -> None:
+    """Both windows have the ten of the invocation that never ended, and two that came in the end are none of them."""
+    trial = MeasuredTrial(phases=[PHASES[0], {**PHASES[1], "windows": WINDOWS}])
+    event = EventId(tag=trial.ref.tag, phase=1, writer=0, slice=0, attempt=0, sequence=0)
+    events = tuple(event._replace(sequence=number).text() for number in range(88, 100))
+    gone = RefusedDelivery(message_id="one", condition="RetryAttemptsExhausted", records=12, events=events)
+    trial.memory.services.runs.put_model(
+        layout.trial_key(trial.ref, "refused.json"), RefusedDeliveries(deliveries=(gone,))
+    )
+    (text,) = (caveat.text for caveat in trial.result().summary.caveats if caveat.kind == "never_processed")
+    assert text.startswith("10 events arrived")
+    assert text.endswith("; Lambda gave up 10.")
 
 
 def test_what_was_processed_twice_calls_for_an_idempotent_function(texts: dict[str, str]) -> None:

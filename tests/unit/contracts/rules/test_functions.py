@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.samples.refusals import Refused, check_trial
 
-from stepbench.contracts.function import DRAIN_LIMIT_S, MOST_LOGGED_EVENTS, MeasuredFunction
+from stepbench.contracts.function import MOST_LOGGED_EVENTS, MeasuredFunction
 from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.trial import DRAIN_LIMIT_S
 
 UNTIL = {"metric": "p50", "relative_width": 0.1, "max_events": 1_000}
 PHASE = {"name": "only", "load": [{"rate_per_s": 10, "count": 100}]}

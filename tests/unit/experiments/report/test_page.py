@@ -23,14 +23,15 @@ from tests.samples.results import (
 from stepbench.contracts.documents import Failure
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.threshold_grammar import parse_threshold
-from stepbench.contracts.thresholds import DEFAULTS
-from stepbench.experiments.report.page import answers, render_page
+from stepbench.contracts.thresholds import DEFAULTS, Judge
+from stepbench.experiments.report.page import answers, describe_group, render_page
 from stepbench.report.figures import javascript
 from stepbench.report.groups import groups
 from stepbench.report.summary import TrialStore, missing_result, summarise
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary, TrialResult
+    from stepbench.contracts.thresholds import Quantile
 
 EVIL = "</script><img src=x onerror=\"document.title='pwned'\">&amp;"
 ALLOWED_ADDRESSES = re.compile(
@@ -554,6 +555,17 @@ def test_repeats_have_one_sentence() -> None:
     arrived = f"all {3 * window(estimate(1)).n} events arrived."
     assert text.startswith("Median 1.4 ms (0.6 to 3.4; runs 1.00 to 2.00), p90 2.9 ms (1.2 to 6.9; runs 2.00 to ")
     assert text.endswith(arrived)
+
+
+@pytest.mark.parametrize(("judge", "begins"), [("p50", "Median 1.4 ms"), ("p90", "p90 2.9 ms"), ("p99", "p99")])
+def test_repeats_have_the_median_whatever_they_are_judged_by(judge: Quantile, begins: str) -> None:
+    """By the median no other sentence stands before it; what does is not said twice."""
+    run = sample_summary(sample_results()).model_copy(update={"trials": tuple(matrix("writers", {1: [1.0, 2.0, 1.5]}))})
+    (group,) = (each for each in groups(run.trials) if each.repeated)
+    text = describe_group(group, Judge(statistic=judge))
+    assert text.startswith(begins)
+    assert "edian 1.4 ms" in text
+    assert text.count(judge) == (judge != "p50")
 
 
 def test_a_trial_without_repeats_has_its_own() -> None:

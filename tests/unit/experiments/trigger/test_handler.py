@@ -10,6 +10,7 @@ from tests.samples.measured_functions import MeasuredTrial
 from tests.samples.results import changed, sample_manifest, sample_results, sample_summary
 
 from stepbench.contracts.invocations import Redelivered
+from stepbench.contracts.measures import Estimate
 from stepbench.experiments.report.page import render_page
 from stepbench.experiments.report.tables import render_csv
 from stepbench.experiments.trigger.handler import describe_handler, describe_try, handler_sections, handler_tables
@@ -43,9 +44,9 @@ def test_the_answer_says_when_the_function_ran_and_when_it_was_done(summary: Run
     """The first sentence that a user reads: with retries, and what was never done."""
     (row,) = window_rows(summary.trials)
     assert describe_handler(row) == (
-        "The function ran p50 255 ms after the write, and had processed it after 283 ms; 24 of 200 events failed in "
-        "the handler at least once, 14 were processed at the second try after 61.0 s; 10 had not been processed by the "
-        "drain limit; processed again: 10 times."
+        "The function ran p50 255 ms after the write, and had processed it 283 ms after the write was due; 24 of 200 "
+        "events failed in the handler at least once, 14 were processed at the second try after 61.0 s; 10 had not been "
+        "processed by the drain limit; processed again: 10 times."
     )
 
 
@@ -56,7 +57,17 @@ def test_a_function_without_failures_is_one_sentence(summary: RunSummary) -> Non
     fields = {"failed_once": 0, "redelivered": (), "processed": 200, "processed_twice": 0}
     window = row.window.model_copy(update={"handler": own.model_copy(update=fields)})
     (whole,) = window_rows([row.trial.model_copy(update={"windows": (window,)})])
-    assert describe_handler(whole).endswith("after 283 ms; no event failed in the handler.")
+    assert describe_handler(whole).endswith("283 ms after the write was due; no event failed in the handler.")
+
+
+def test_a_window_that_measured_nothing_has_no_sentence(summary: RunSummary) -> None:
+    """No time at all is not a time beyond the drain limit."""
+    (row,) = window_rows(summary.trials)
+    nothing = Estimate(value=None, reason="no events")
+    empty = row.window.latency_ms.model_copy(update={"n": 0, "p50": nothing})
+    window = row.window.model_copy(update={"latency_ms": empty})
+    (without,) = window_rows([row.trial.model_copy(update={"windows": (window,)})])
+    assert not describe_handler(without)
 
 
 @pytest.mark.parametrize(

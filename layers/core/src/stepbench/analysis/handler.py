@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,20 @@ if TYPE_CHECKING:
     from stepbench.records.join.processing import Processing
 
 _INIT_PURPOSE = 40
+NEVER_ENDED = "never ended"
+"""Among errors, what they are called that ended without a word: killed at their timeout, or with their sandbox."""
+
+
+class Failures(NamedTuple):
+    """
+    What went wrong in a measured function with the events of the measured phases, each event and invocation once.
+
+    errors, partly_failed, failed_once: as in `HandlerResult`.
+    """
+
+    errors: dict[str, int]
+    partly_failed: int
+    failed_once: int
 
 
 def handler_result(evidence: Evidence, window: MeasuredWindow) -> HandlerResult | None:
@@ -56,6 +70,22 @@ def handler_result(evidence: Evidence, window: MeasuredWindow) -> HandlerResult 
         init_ms=None if runs is None else _init_latency(evidence, window, runs, rows[items.cold[rows]]),
         most_at_once=0 if runs is None else int(_at_once(*_spans(runs, rows))[1].max(initial=0)),
     )
+
+
+def measured_failures(evidence: Evidence) -> Failures:
+    """Return what went wrong in the measured phases, whose windows may overlap or leave something out."""
+    items, rows, failed_once = evidence.records.items, [np.empty(0, np.int64)], 0
+    for phase, planned in enumerate(evidence.spec.offered.phases):
+        events = evidence.joined.of_phase(phase)
+        if not planned.measured or events.processing is None:
+            continue
+        scheduled = np.arange(events.first, events.first + events.size)
+        rows.append(_invocations(events, events.processing, scheduled))
+        failed_once += int(np.count_nonzero(events.processing.failed))
+    runs, own = items.runs, np.unique(np.concatenate(rows))
+    if runs is None:
+        return Failures({}, 0, failed_once)
+    return Failures(_count_errors(runs, own), _count_partly_failed(items, runs, own), failed_once)
 
 
 def given_up(evidence: Evidence) -> NDArray[np.int64]:
@@ -125,6 +155,8 @@ def _redelivered(events: Joined, processed: NDArray[np.int64]) -> tuple[Redelive
 def _count_errors(runs: RunColumns, rows: NDArray[np.int64]) -> dict[str, int]:
     names = {number: name for name, number in runs.errors.items()}
     counts = Counter(names[number] for number in runs.error[rows].tolist() if number)
+    if silent := int(np.count_nonzero((runs.error[rows] == 0) & (runs.t5_ns[rows] == 0))):
+        counts[NEVER_ENDED] += silent
     return dict(counts.most_common())
 
 

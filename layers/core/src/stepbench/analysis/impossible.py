@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from stepbench.contracts.thresholds import Threshold
     from stepbench.records.join.joined import Joined
 
-VISIBLE_S = 15.0
-"""An arrival is in the records so long after it at the latest, as for looks at a quantile."""
-_SHORTEST_PAUSE_S = 5.0
+SETTLE_S = 15.0
+"""What was due, or arrived, is in the records so much later: a flush interval of the writers, and time for the file and
+for arrivals."""
+SHORTEST_PAUSE_S = 5.0
+"""Between two calls for a phase: each reads all records."""
 _UPPER = ("<", "<=")
 _NEEDS_ARRIVAL = frozenset({"latency", "response", "after_ack"})
 """Times of a trigger that end when it arrives."""
@@ -50,7 +52,7 @@ def check_pause_s(spec: TrialSpec, phase: int) -> float:
     """Return how long after a check the next one is due: all checks of a trial fit into its machine's history."""
     phases = sum(spec.may_abort(number) for number in range(len(spec.offered.phases)))
     checks = max(1, MAX_PRECISION_CHECKS // max(1, phases))
-    return max(_SHORTEST_PAUSE_S, spec.offered.phases[phase].length_s / checks)
+    return max(SHORTEST_PAUSE_S, spec.offered.phases[phase].length_s / checks)
 
 
 def find_impossible(spec: TrialSpec, joined: Joined, phase: int, start_ns: int, now_ns: int) -> Impossible | None:
@@ -150,7 +152,7 @@ def _least_ms(threshold: Threshold, window: MeasuredWindow, plan: TrialPlan, now
         return times_ms
     if plan.target.function is not None:
         return None
-    waited_ms = window.since_acknowledged_ms(now_ns - round(VISIBLE_S * NS_PER_S))
+    waited_ms = window.since_acknowledged_ms(now_ns - round(SETTLE_S * NS_PER_S))
     least_ms = np.minimum(times_ms, waited_ms)
     return least_ms[np.isfinite(times_ms)] if plan.pull else least_ms
 

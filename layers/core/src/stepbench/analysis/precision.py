@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.findings import STOPPED_REMEDY
-from stepbench.analysis.impossible import Impossible, ended_text
+from stepbench.analysis.impossible import SETTLE_S, SHORTEST_PAUSE_S, Impossible, ended_text
 from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.findings import FoundRate, StoppedPhase
@@ -37,12 +37,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan
     from stepbench.records.join.joined import Joined
 
-SETTLE_S = 15.0
-"""Events that are due are looked at so much later: a flush interval of the writers, and time for the file and for
-arrivals. What is still not there then counts as missing: left out, it would make the tail look shorter."""
 PENDING_S = 60.0
 GROWTH = 1.25
-SHORTEST_PAUSE_S = 5.0
 _REASONS = {
     "sure": "was sure",
     "max_events": "went on to its longest without being sure",
@@ -56,6 +52,7 @@ def take_look(joined: Joined, plan: TrialPlan, phase: int, start_ns: int, now_ns
     """
     Estimate the phase's quantile from all events that were due `SETTLE_S` before now.
 
+    What is still not there then counts as missing: left out, it would make the tail look shorter.
     An event without a row that was due in the last `PENDING_S` is perhaps waiting for its answer, or its row is still
     to come: it counts as acknowledged and not arrived. An older one is left out, as it will be by the analysis.
 

@@ -22,8 +22,6 @@ STREAM_RETRY_S = 2
 """Assumed of a batch that failed: Lambda's documentation names no time."""
 MOST_LOGGED_EVENTS = 200_000
 """Of a trial: its log is read page by page, while others of the account may read theirs."""
-DRAIN_LIMIT_S = 120
-"""How long arrivals are awaited, beside the time that attempts may take."""
 PACKAGES = "functions/"
 """What the keys of packages in the results bucket begin with."""
 CODE_FIELDS = ("code", "variables_file")
@@ -33,7 +31,8 @@ SHIM = "stepbench_measuring"
 """The measuring layer's module; a package of that name of the user's own would be imported in its place."""
 MOST_VARIABLES_BYTES = 4_096
 """Lambda's limit on all variables of a function together."""
-_PACKAGE = re.compile(rf"{PACKAGES}(?P<sha>[0-9a-f]{{64}})(?:/(?P<label>[A-Za-z0-9_.-]{{1,40}}))?\.zip")
+_PACKAGE = rf"^{PACKAGES}([0-9a-f]{{64}})(?:/([A-Za-z0-9_.-]{{1,40}}))?\.zip$"
+"""The archive's SHA-256, and the folder's name."""
 _VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
 _RESERVED = re.compile(r"AWS_|STEPBENCH_|LAMBDA_|_HANDLER$")
 _SECRET = re.compile(r"(PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIALS?|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY)$", re.IGNORECASE)
@@ -41,14 +40,14 @@ _SECRET = re.compile(r"(PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIALS?|API_?KEY|PRIVA
 
 def package_label(key: str) -> str:
     """Return the name of the folder that a package was made of; "" where the text is no package's key."""
-    found = _PACKAGE.fullmatch(key)
-    return (found["label"] or found["sha"][:8]) if found else ""
+    found = re.fullmatch(_PACKAGE, key)
+    return (found[2] or found[1][:8]) if found else ""
 
 
 def describe_package(key: str) -> str:
     """Return `before (3f2a91c0)`: the folder, and which content it had; "" where the text is no package's key."""
-    found = _PACKAGE.fullmatch(key)
-    return f"{package_label(key)} ({found['sha'][:8]})" if found else ""
+    found = re.fullmatch(_PACKAGE, key)
+    return f"{package_label(key)} ({found[1][:8]})" if found else ""
 
 
 def variable_problems(variables: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -77,7 +76,7 @@ class MeasuredFunction(RuledContract):
     )
     package: str | None = Field(
         default=None,
-        pattern=rf"^{PACKAGES}[0-9a-f]{{64}}(/[A-Za-z0-9_.-]{{1,40}})?\.zip$",
+        pattern=_PACKAGE,
         description="Where the command line has uploaded `code`: a key in the results bucket, with the archive's "
         "SHA-256 and the folder's name.",
     )

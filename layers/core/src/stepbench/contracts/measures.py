@@ -173,7 +173,7 @@ class HandlerResult(Contract):
     What a measured function did with a window's events, in invocations that were handed any of them, repeats included.
 
     failed_once: events that it failed at least once. given_up: events not processed that Lambda put into the on-failure
-    queue. errors: the handler's, by type, or why it never ended, in invocations, the most frequent first.
+    queue. errors: invocations by the type of the handler's error, or `never ended`, the most frequent first.
     partly_failed: invocations that ended well and named records as failed. most_at_once: invocations at one moment.
     """
 
@@ -192,7 +192,6 @@ class HandlerResult(Contract):
     cold_starts: int = Field(ge=0)
     init_ms: Latency | None = Field(description="Of its cold starts; None where there is none.")
     most_at_once: int = Field(ge=0)
-    throttles: int | None = Field(default=None, description="None where nobody has counted them.")
 
     @property
     def failed_in_handler(self) -> int:

@@ -10,7 +10,6 @@ from pydantic import Field
 from stepbench.contracts.base import BrokenRule, Contract, RuledContract
 from stepbench.contracts.dataflow.dag import Dag
 from stepbench.contracts.experiment import traits_of
-from stepbench.contracts.function import DRAIN_LIMIT_S
 from stepbench.contracts.identity import MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES, VALUE_ATTRIBUTE
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase
 from stepbench.contracts.published import Published
@@ -25,6 +24,8 @@ MAX_TRIALS = 100
 """The limit of a plan, repeats and matrices expanded."""
 MAX_PHASES = 100
 """The limit of a trial, probes included; the number of a phase is one byte of an event's identity."""
+DRAIN_LIMIT_S = 120
+"""How long arrivals are awaited, beside the time that a measured function's attempts may take."""
 WATCH_LOOP_S, SHORTEST_WATCH_LOOP_S = 15, 1
 
 LoadFrom = Literal["lambda", "host"]

@@ -165,7 +165,7 @@ def _quantiles(judge: Judge | None) -> tuple[str, ...]:
 
 def _judged(group: TrialGroup, judge: Judge) -> doc.Cell:
     found = judged_over_runs(judge, [(run.trial, run.window) for run in group.runs])
-    return numbers.estimate("over_runs.judged", found, numbers.RAW_UNITS.get(judge.statistic, "ms"), judge=judge.name)
+    return numbers.estimate("over_runs.judged", found, numbers.raw_unit(judge.statistic), judge=judge.name)
 
 
 def _row(group: TrialGroup, judge: Judge | None) -> doc.Row:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
-from stepbench.analysis.judged import judged_over_runs
+from stepbench.analysis.judged import judged_over_runs, unit_of
 from stepbench.contracts.experiment import HEADLINE_QUANTILES, QUANTILES
 from stepbench.report import document as doc
 from stepbench.report.run import name_caveat_kind, state_of, trial_labels, window_rows
@@ -38,8 +38,11 @@ UNITS: Mapping[str, digits.Unit | None] = {
     "mib_per_s": digits.MIB_PER_S,
 }
 """Units of raw estimates, by the names that scripts read, and how they are shown: None for the fitting unit of time."""
-RAW_UNITS = {"throughput": "per_s", "cost": "usd_per_million", "errors": "share", "lost": "share"}
-"""Of measures that are no times, among those that a run may be judged by."""
+
+
+def raw_unit(measure: str) -> str:
+    """Return the name of the unit of what an effect or a judge names."""
+    return next(name for name, unit in UNITS.items() if unit == unit_of(measure))
 
 
 def estimate(
@@ -186,7 +189,7 @@ def judged_by(judge: Judge) -> Field:
     def cell(row: WindowRow) -> doc.Cell:
         found = judged_over_runs(judge, [(row.trial, row.window)])
         metric = f"latency_ms.{judge.name}" if judge.name in QUANTILES else "judged"
-        return estimate(metric, found, RAW_UNITS.get(judge.statistic, "ms"), judge=judge.name)
+        return estimate(metric, found, raw_unit(judge.statistic), judge=judge.name)
 
     return Field(doc.Column(judge.title), cell, _reason)
 

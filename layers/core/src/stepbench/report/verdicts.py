@@ -277,7 +277,7 @@ def ratios(lead: str) -> tuple[str, ...]:
 
 
 def _side(metric: str, measure: str, side: Estimate | None) -> doc.Cell:
-    cell = numbers.estimate(metric, side, numbers.RAW_UNITS.get(measure, "ms"))
+    cell = numbers.estimate(metric, side, numbers.raw_unit(measure))
     return cell._replace(line=digits.NONE if side is None else format_side(side, measure))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.impossible import check_pause_s, find_impossible
 from stepbench.analysis.precision import first_look_s, next_look_s, take_look
@@ -24,6 +24,7 @@ from stepbench.records.storage import layout
 if TYPE_CHECKING:
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.records.join.joined import Joined
     from stepbench.services import Services
 
 STOP_LEAD_S = 10.0
@@ -31,6 +32,16 @@ STOP_LEAD_S = 10.0
 SILENT_S = 60.0
 """Writers give a sign of life every second."""
 _SECOND_NS = 10**9
+
+
+class _Seen(NamedTuple):
+    """A phase of a trial, and its records so far, as they were read at `now_ns`."""
+
+    spec: TrialSpec
+    phase: int
+    start_ns: int
+    now_ns: int
+    joined: Joined
 
 
 def check_precision(task: CheckPrecisionInput, services: Services) -> CheckPrecisionOutput:
@@ -52,10 +63,13 @@ def check_precision(task: CheckPrecisionInput, services: Services) -> CheckPreci
     looks = _close(looks, spec, task, services, now_s)
     if looks.reason is None and now_s < _next_s(spec, task.phase, looks):
         return _answer(start_ns, _next_s(spec, task.phase, looks), done=False)
-    if looks.reason is None and spec.may_abort(task.phase):
-        looks = _check_thresholds(looks, spec, task.phase, start_ns, services)
-    if looks.reason is None and phase.until is not None and now_s >= _next_look_s(phase, looks):
-        looks = _add_look(looks, spec, task.phase, start_ns, services)
+    if looks.reason is None:
+        seen = _read(spec, task.phase, start_ns, services)
+        look_due = phase.until is not None and now_s >= _next_look_s(phase, looks)
+        if spec.may_abort(task.phase):
+            looks = _check_thresholds(looks, seen, services)
+        if looks.reason is None and look_due:
+            looks = _add_look(looks, seen, services)
     services.runs.put_model(looks_key, looks)
     return _answer(start_ns, _next_s(spec, task.phase, looks), done=looks.reason is not None)
 
@@ -74,36 +88,39 @@ def _close(
     return looks
 
 
-def _check_thresholds(
-    looks: PrecisionLooks, spec: TrialSpec, phase: int, start_ns: int, services: Services
-) -> PrecisionLooks:
-    """End the load where a threshold cannot be kept any more; what shows it is stored before the end is fixed."""
+def _read(spec: TrialSpec, phase: int, start_ns: int, services: Services) -> _Seen:
     now_ns = services.clock.now_ns()
-    joined = read_records(spec, services.runs, services.table).joined
+    return _Seen(spec, phase, start_ns, now_ns, read_records(spec, services.runs, services.table).joined)
+
+
+def _check_thresholds(looks: PrecisionLooks, seen: _Seen, services: Services) -> PrecisionLooks:
+    """End the load where a threshold cannot be kept any more; what shows it is stored before the end is fixed."""
+    spec, phase, start_ns, now_ns, joined = seen
     looks = looks.model_copy(update={"checked_at_s": (now_ns - start_ns) / _SECOND_NS})
     found = find_impossible(spec, joined, phase, start_ns, now_ns)
     if found is None:
         return looks
     looks = looks.model_copy(update={"impossible": tuple(found)})
     services.runs.put_model(layout.phase_key(spec.ref, phase, "until.json"), looks)
-    _end(spec, phase, start_ns, services)
+    _end(seen, services)
     return looks.model_copy(update={"reason": "impossible"})
 
 
-def _end(spec: TrialSpec, phase: int, start_ns: int, services: Services) -> None:
+def _end(seen: _Seen, services: Services) -> None:
     """Fix when the load ends, unless it does so by itself before every writer has seen it."""
     stop_at_ns = services.clock.now_ns() + round(STOP_LEAD_S * _SECOND_NS)
-    if stop_at_ns < start_ns + spec.offered.phases[phase].length_s * _SECOND_NS:
-        services.table.set_stop(spec.tag, phase, stop_at_ns)
+    if stop_at_ns < seen.start_ns + seen.spec.offered.phases[seen.phase].length_s * _SECOND_NS:
+        services.table.set_stop(seen.spec.tag, seen.phase, stop_at_ns)
 
 
-def _add_look(looks: PrecisionLooks, spec: TrialSpec, phase: int, start_ns: int, services: Services) -> PrecisionLooks:
-    planned, now_ns = spec.offered.phases[phase], services.clock.now_ns()
-    found = take_look(read_records(spec, services.runs, services.table).joined, spec.offered, phase, start_ns, now_ns)
-    looks = PrecisionLooks(looks=(*looks.looks, found))
+def _add_look(looks: PrecisionLooks, seen: _Seen, services: Services) -> PrecisionLooks:
+    spec, phase, start_ns, now_ns, joined = seen
+    planned = spec.offered.phases[phase]
+    found = take_look(joined, spec.offered, phase, start_ns, now_ns)
+    looks = looks.model_copy(update={"looks": (*looks.looks, found)})
     width = math.inf if found.relative_width is None else found.relative_width
     if planned.until is not None and width <= planned.until.relative_width:
-        _end(spec, phase, start_ns, services)
+        _end(seen, services)
         return looks.model_copy(update={"reason": "sure"})
     if not _any_writer_alive(spec, phase, services):
         return looks.model_copy(update={"reason": "writers_gone"})

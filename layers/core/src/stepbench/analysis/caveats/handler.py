@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepbench.analysis.handler import given_up, measured_failures
 from stepbench.analysis.windows import windows_with
 from stepbench.contracts.result import Caveat
 from stepbench.digits import count, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.findings import Findings
@@ -27,37 +29,37 @@ def find_never_processed(evidence: Evidence, findings: Findings) -> Iterator[Cav
         return
     limit = f"{evidence.spec.offered.drain_limit_s:g} s"
     text = f"{counted(failed, 'event')} arrived, and {limit} after the last acknowledgement no invocation had "
-    given_up = sum(window.handler.given_up for window in findings.windows if window.handler)
-    text += "processed them" + (f"; Lambda gave up {count(given_up)}." if given_up else ".")
+    joined = evidence.joined
+    unprocessed = joined.arrived & ~joined.processed
+    lost = int(np.count_nonzero(np.isin(np.nonzero(unprocessed)[0], given_up(evidence))))
+    text += "processed them" + (f"; Lambda gave up {count(lost)}." if lost else ".")
     function = evidence.spec.offered.target.function
     attempts = f"{function.attempts} at present" if function else "as many as the plan says"
     remedy = f"{LOG_REMEDY} If a later try would do, raise target.function.attempts ({attempts}) and drain_limit_s."
-    joined = evidence.joined
-    about = windows_with(findings.measured_windows, joined.arrived & ~joined.processed)
+    about = windows_with(findings.measured_windows, unprocessed)
     yield Caveat(kind="never_processed", text=text, remedy=remedy, windows=about)
 
 
 def find_handler_errors(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report invocations of the measured function that failed or never ended."""
-    joined, handlers = evidence.joined, [window.handler for window in findings.windows if window.handler]
-    errors: dict[str, int] = {}
-    for handler in handlers:
-        for name, number in handler.errors.items():
-            errors[name] = errors.get(name, 0) + number
-    if partly := sum(handler.partly_failed for handler in handlers):
-        errors["partial batch failures"] = partly
-    if not errors or joined.processing is None:
+    processing, found = evidence.joined.processing, measured_failures(evidence)
+    if processing is None or not (found.errors or found.partly_failed):
         return
-    first = sorted(errors.items(), key=lambda each: -each[1])
-    names = ", ".join(f"{name} {count(number)}" for name, number in first[:_SHOWN])
-    more = ", …" if len(first) > _SHOWN else ""
-    never = sum(handler.never_ended for handler in handlers)
-    text = f"{counted(sum(errors.values()), 'invocation')} of the measured function failed ({names}{more})"
-    text += f", of which {count(never)} never ended" if never else ""
-    text += f"; {counted(sum(handler.failed_once for handler in handlers), 'event')} had to be tried again."
+    clauses = [_describe_errors(found.errors)] if found.errors else []
+    if found.partly_failed:
+        clauses.append(f"{counted(found.partly_failed, 'invocation')} named records of the batch as failed")
+    clauses.append(f"{counted(found.failed_once, 'event')} failed at least once")
+    text = f"{'; '.join(clauses)}."
     remedy = f"{LOG_REMEDY} Time to processed has the wait for the next try in it, handler time the failed try."
-    about = windows_with(findings.measured_windows, np.not_equal(joined.processing.failed, 0))
+    about = windows_with(findings.measured_windows, np.not_equal(processing.failed, 0))
     yield Caveat(kind="handler_errors", text=text, remedy=remedy, windows=about)
+
+
+def _describe_errors(errors: Mapping[str, int]) -> str:
+    """Return how many invocations failed or never ended, and of what most of them."""
+    names = ", ".join(f"{name} {count(number)}" for name, number in islice(errors.items(), _SHOWN))
+    more = ", …" if len(errors) > _SHOWN else ""
+    return f"{counted(sum(errors.values()), 'invocation')} of the measured function failed ({names}{more})"
 
 
 def find_processed_twice(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:

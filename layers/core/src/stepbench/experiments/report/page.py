@@ -215,7 +215,7 @@ def describe_group(group: TrialGroup, judge: Judge | None = None) -> str:
     first = first_sentence(judge, [(run.trial, run.window) for run in group.runs])
     parts = []
     for name, words in (("p50", "Median"), ("p99" if group.operations else "p90", "")):
-        if judge is not None and judge.name == name:
+        if first and judge is not None and judge.name == name:
             continue
         over = group.quantile_over_runs(name).shown
         if over.value:

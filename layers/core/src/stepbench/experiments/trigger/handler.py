@@ -30,12 +30,13 @@ _COPY = (
 
 
 def describe_handler(row: WindowRow) -> str:
-    """Describe when the function ran and was done, and what failed; empty where no function was measured."""
+    """Describe when the function ran and was done, and what failed; empty where nothing was measured of one."""
     found = row.window.handler
-    if found is None:
+    if found is None or not row.window.latency_ms.n:
         return ""
     ran, done = row.window.latency_ms.p50, found.to_processed_ms.p50
-    parts = [f"The function ran p50 {_time(ran.value)} after the write, and had processed it after {_time(done.value)}"]
+    since = f"{_time(ran.value)} after the write, and had processed it {_time(done.value)} after the write was due"
+    parts = [f"The function ran p50 {since}"]
     if found.failed_once:
         events = digits.counted(found.arrived, "event")
         failed = f"{digits.count(found.failed_once)} of {events} failed in the handler at least once"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.plan import offered_plan
 from stepbench.drivers.registry import build_driver as driver
 from stepbench.experiments.protocol import IN_A_ROW, Logs, Proof
-from stepbench.records.formats.function_lines import FUNCTION
+from stepbench.records.formats.t4 import PUSHED
 from stepbench.records.formats.t4_lines import is_logged, t4_filter
 from stepbench.records.storage.run_store import logged_requests
 
@@ -70,7 +70,7 @@ def recorded_requests(
     received, logged = set[str](), set[str]()
     for item in table.t4_items(ref.tag):
         request_id = str(item["sk"]).rpartition("#")[0]
-        if item["source"] in {"receiver", FUNCTION}:
+        if item["source"] in PUSHED:
             received.add(request_id)
         if item["n"] and is_logged(log_t4, request_id):
             logged.add(request_id)

@@ -17,12 +17,11 @@ from pydantic import Field, ValidationError
 
 from stepbench.contracts.base import Contract, ForeignText
 from stepbench.records.formats.deliveries import POSTGRESQL_SOURCE, T3_RESOLUTION_NS, pack_one_by_one, parse_delivery
+from stepbench.records.formats.t4 import FUNCTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-FUNCTION = "function"
-"""What the `source` of such t4 items is."""
 T4, T5, RECORDS = "stepbench.t4", "stepbench.t5", "stepbench.records"
 _BEGINS = tuple(f'{{"{name}"' for name in (T4, T5, RECORDS))
 

@@ -19,7 +19,7 @@ class FunctionRun(NamedTuple):
     What became of one invocation of a measured function.
 
     t5_ns: 0 = it never ended, as far as is known. failed_from: index in the batch of the first record that was not
-    processed. error: type of the handler's error, or why it never ended; "" = none.
+    processed. error: type of the handler's error; "" = none, also where it never ended.
     """
 
     t4_ns: int

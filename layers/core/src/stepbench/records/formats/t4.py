@@ -15,7 +15,7 @@ is packed here. An item's attributes:
     ignored           removals that came along, which are no arrivals
     t5_ns             of a measured function (source "function"): when its handler returned or raised; 0 = never seen
     failed_from       likewise: index in the batch of the first record that was not processed, and comes again
-    error             likewise: type of the handler's error, or why it never ended; "" = none
+    error             likewise: type of the handler's error; "" = none, or it never ended
 
 The entries of one delivery share their t4, mostly their t3, phase, slice and attempt; their sequences and places in the
 batch count up. So the k-th bytes of many entries are written side by side (a plane), planes of one value are left out,
@@ -40,6 +40,9 @@ from stepbench.errors import CorruptRecordsError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+RECEIVER, FUNCTION = "receiver", "function"
+"""What `source` is where a store's trigger invoked them: a receiver of ours, a measured function."""
+PUSHED = frozenset({RECEIVER, FUNCTION})
 ENTRY = struct.Struct("<BBHHHIqqq")
 PLAIN, ZLIB = b"T4\0\0\xff\xff", b"T4\1\0\xff\xff"
 """No entry begins so: its slice would be 0xFFFF, and there are no more than `MAX_SLICES`."""

@@ -15,16 +15,23 @@ import numpy as np
 
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.function_runs import FunctionRun, RunColumns, parse_run
-from stepbench.records.formats.t4 import ENTRY, Entry, Planes, is_planes, open_planes, split_planes, unpack_rows
+from stepbench.records.formats.t4 import (
+    ENTRY,
+    FUNCTION,
+    PUSHED,
+    Entry,
+    Planes,
+    is_planes,
+    open_planes,
+    split_planes,
+    unpack_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-RECEIVER, FUNCTION = "receiver", "function"
-_PUSHED = frozenset({RECEIVER, FUNCTION})
-"""A store's trigger invoked them."""
 _WATCHER = "watcher"
 _EVERY_PLACE = tuple(range(ENTRY.size))
 _KINDS = ("u1", "u1", "<u2", "<u2", "<u2", "<u4", "<i8", "<i8", "<i8")
@@ -156,14 +163,14 @@ class ItemColumns:
         self._request.extend([hash(item.request_id) for item in items])
         self._batch.extend([item.batch for item in items])
         self._cold.extend([item.cold for item in items])
-        if sources <= _PUSHED:
+        if sources <= PUSHED:
             self._watch.frombytes(bytes(2 * len(items)))
             self._received.extend(b"\1" * len(items))
         else:
             watches = [self._number(item.sandbox) if item.source.startswith(_WATCHER) else 0 for item in items]
             self._watch.extend(watches)
-            self._received.extend([item.source in _PUSHED for item in items])
-        received = (item for item in items if item.cold and item.source in _PUSHED)
+            self._received.extend([item.source in PUSHED for item in items])
+        received = (item for item in items if item.cold and item.source in PUSHED)
         self._cold_init_ns.update((hash(item.request_id), item.init_ns) for item in received)
 
     @property
