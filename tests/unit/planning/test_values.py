@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 
 from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.runs import RunRequest
 from stepbench.contracts.values import MOST_FILE_BYTES, MOST_INLINE_BYTES
 from stepbench.errors import PlanError, Problem
 from stepbench.planning import expanded, parse_plan
+from stepbench.planning.changes import Changes, changed
+from stepbench.planning.privacy import without_rows
+from stepbench.planning.problems import shown_below
+from stepbench.planning.requests import parse_submission
 from stepbench.planning.values import AdmittedRows, admit_rows, content_key
 
 PRIVATE = "private"
@@ -137,12 +142,56 @@ def test_a_plan_whose_values_make_no_sense_is_refused(
     assert problem.remedy
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("trials[0].record.values.rows[0].card", PRIVATE),
+        ("trials[0].record.values.rows", [{"a": PRIVATE}]),
+        ("trials[*].record.values", {"rowz": PRIVATE}),
+        ("trials[0].record", {"values": {"rows": [PRIVATE]}}),
+        ("trials[0]", {"record": {"values": [PRIVATE]}}),
+        ("trials[0].matrix", {"record.values.rows": [PRIVATE]}),
+    ],
+)
+def test_a_change_shows_no_row_wherever_it_puts_it(path: str, value: object) -> None:
+    """What is stored of a request, and what a terminal says of it."""
+    request = RunRequest(plan="quick", set={path: value})
+    assert PRIVATE not in json.dumps(without_rows(request.model_dump(mode="json")))
+    assert PRIVATE not in str(Changes(values=((path, value),)))
+    with pytest.raises(PlanError) as refused:
+        parse_submission(json.dumps({path: value, "plan": 1}))
+    assert PRIVATE not in str(refused.value)
+
+
+def test_what_only_sounds_like_rows_is_shown() -> None:
+    """A message that hides what is wrong helps nobody."""
+    document = {"throws": 1, "arrows": [2], "record": {"values": {"key": KEY, "types": {"a": "text"}}}}
+    assert without_rows(document) == document
+    assert shown_below(("trials", 0, "record", "values", "choose"), "allways") == '"allways"'
+
+
+def test_a_change_that_leads_into_a_row_does_not_show_it() -> None:
+    """The path ends at a text there."""
+    document = plan({"rows": [{"a": PRIVATE}]})
+    with pytest.raises(PlanError, match="leads nowhere") as refused:
+        changed(document, document, Changes(values=(("trials[0].record.values.rows[0].a.b", 1),)))
+    assert PRIVATE not in str(refused.value)
+
+
 def test_no_problem_of_a_plan_shows_a_row() -> None:
     """Neither in what is refused, nor in what stands around it."""
     for document in (
         plan({"rows": [{"a": PRIVATE}], "unknown": 1}),
         plan({"rows": {"a": PRIVATE}}),
         plan({"rows": [PRIVATE]}),
+        {**plan({"rows": [{"a": PRIVATE}]}), "trials": [{"values": {"rows": [PRIVATE]}}]},
+        plan({"rowz": [{"a": PRIVATE}]}),
+        plan({"key": [{"a": PRIVATE}]}),
+        plan([{"key": PRIVATE}]),  # type: ignore[arg-type]
+        plan({"key": KEY}, matrix={"record.values.rows": [[{"a": PRIVATE}]]}),
+        plan({"key": KEY}, matrix={"record.values": [{"rows": [{"a": PRIVATE}]}] * 2}),
+        plan({"key": KEY}, matrix={"record": [{"values": {"rowz": PRIVATE}}, {"values": {"rows": [PRIVATE]}}]}),
+        plan({"rows": [{"a": PRIVATE}]}, matrix={"record.values.rows[0].a.b": [1]}),
     ):
         problems(document)
     twice = '{"name": "x", "trials": [{"record": {"values": {"rows": [{"a": "private", "a": "private"}]}}}]}'

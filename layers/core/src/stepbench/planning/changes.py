@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.base import alternatives, near_miss
 from stepbench.errors import PlanError, Problem, raise_problems
-from stepbench.planning.problems import shown
+from stepbench.planning.problems import shown, shown_below
 from stepbench.planning.schema import path_text, put_value, steps_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Changes(NamedTuple):
         """Return `each measured phase lasts 20 s, trials[*].repeats = 3`."""
         values = [*([("trials[*].repeats", self.repeats)] if self.repeats else []), *self.values]
         length = [f"each measured phase lasts {self.duration_s:g} s"] if self.duration_s else []
-        return ", ".join([*length, *(f"{path} = {shown(value)}" for path, value in values)])
+        return ", ".join([*length, *(f"{path} = {shown_below(steps_of(path), value)}" for path, value in values)])
 
 
 def is_path(text: str) -> bool:
@@ -183,5 +183,5 @@ def _nowhere(full: Any, step: Step, before: tuple[Step, ...]) -> Problem:  # noq
         there = f"{where}[0] to {where}[{len(full) - 1}]" if len(full) > 1 else f"{where}[0]" if full else "none"
         remedy = f"There is {there}; counting begins at 0."
         return Problem(f"--set {path}", shown(step), f"leads nowhere: it is no entry of {where}", remedy)
-    message = f"leads nowhere: {where} is {shown(full)} in this plan"
+    message = f"leads nowhere: {where} is {shown_below(before, full)} in this plan"
     return Problem(f"--set {path}", shown(step), message, f"Set {where} as a whole, as JSON.")

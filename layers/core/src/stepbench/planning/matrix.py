@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from stepbench.contracts.base import alternatives, near_miss
 from stepbench.contracts.plan import Plan
 from stepbench.errors import Problem, without_queries
-from stepbench.planning.problems import problems_of, shown
+from stepbench.planning.problems import problems_of, shown_below
 from stepbench.planning.schema import path_text, put_value, steps_of
 
 if TYPE_CHECKING:
@@ -82,18 +82,22 @@ def _path_problems(matrix: Mapping[str, list[Any]], document: dict[str, Any], at
     steps = {path: steps_of(path) for path in matrix}
     for path, values in matrix.items():
         if problem := _path_problem(path, document):
-            yield Problem(path=f"{at}.{path}", value=shown(values), message=problem[0], remedy=problem[1])
+            yield Problem(
+                path=f"{at}.{path}", value=shown_below((path,), values), message=problem[0], remedy=problem[1]
+            )
         for index, value in enumerate(values):
             if any(
                 _equal_json(*without_queries((value, other))) for other in values[:index]
             ):  # of which nothing is shown
                 remedy = "Remove one of the two; repeats run a trial again."
                 entry = f"{at}.{path}[{index}]"
-                yield Problem(path=entry, value=shown(value), message="is listed twice", remedy=remedy)
+                found = shown_below((path,), value)
+                yield Problem(path=entry, value=found, message="is listed twice", remedy=remedy)
         for other in matrix:
             if other != path and steps[path][: len(steps[other])] == steps[other]:
                 message = f"lies in {other}, which the matrix varies as a whole"
-                yield Problem(path=f"{at}.{path}", value=shown(values), message=message, remedy="Keep one of the two.")
+                found = shown_below((path,), values)
+                yield Problem(path=f"{at}.{path}", value=found, message=message, remedy="Keep one of the two.")
 
 
 def _equal_json(one: Any, other: Any) -> bool:  # noqa: ANN401 -- any JSON
@@ -121,7 +125,10 @@ def _path_problem(path: str, document: dict[str, Any]) -> tuple[str, str] | None
             return last if value else f"leads nowhere: {where} is empty", "Mend the number; counting begins at 0."
         if not isinstance(value, dict | list):
             where = path_text(steps[:depth])
-            return f"leads nowhere: {where} is {shown(value)} in this trial", f"Vary {where} as a whole."
+            return (
+                f"leads nowhere: {where} is {shown_below(steps[:depth], value)} in this trial",
+                f"Vary {where} as a whole.",
+            )
         inner: Any = value
         value = inner[step]
     return None
@@ -159,7 +166,7 @@ def _locate_in_matrix(
     The path is that of the entry that it is about, or of the whole matrix where it is about no single entry.
     """
     within = problem.path.removeprefix("trials[0].")
-    together = ", ".join(f"{path}={shown(value)}" for path, value in point.items())
+    together = ", ".join(f"{path}={shown_below((path,), value)}" for path, value in point.items())
     at = f"trials[{number}].matrix"
     entry = next((path for path in point if within == path or within.startswith((f"{path}.", f"{path}["))), None)
     if entry is None:

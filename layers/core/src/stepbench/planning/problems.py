@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.base import RULE_ERROR, alternatives, near_miss
 from stepbench.errors import HIDDEN, MOST_PROBLEMS, NOT_LISTED, Problem
+from stepbench.planning.privacy import holds_rows, without_rows
 from stepbench.planning.schema import Location, fields, locate, path_text, place_of, value_at
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from stepbench.planning.schema import Node
 
 NOTHING = "nothing"
-ROWS = "rows"
-"""The field of a plan that holds values of the user's own, which no message shows."""
 _SECRET = re.compile(r"passw|secret|token|credential|private_?key|api_?key", re.IGNORECASE)
 _LOGIN = re.compile(r'[^\s/",:]*:[^\s",]*@')
 """A login in an address, from its user to the @."""
@@ -83,7 +82,9 @@ def shown_at(document: dict[str, Any], steps: tuple[str | int, ...]) -> str:
 
 def shown_below(steps: tuple[str | int, ...], value: Any) -> str:  # noqa: ANN401 -- any JSON
     """Return a value as `shown`; hidden where its name is a secret's, or where it is a part of somebody's rows."""
-    return HIDDEN if ROWS in steps or (steps and _SECRET.search(str(steps[-1]))) else shown(value)
+    if holds_rows(steps, value) or (steps and _SECRET.search(str(steps[-1]))):
+        return HIDDEN
+    return shown(value, steps)
 
 
 def _rule_problem(location: Location, rule: dict[str, str], document: dict[str, Any]) -> Problem:
@@ -178,14 +179,14 @@ def _plain(number: float) -> str:
     return f"{int(number):,}" if number == int(number) else f"{number:,}"
 
 
-def shown(value: Any) -> str:  # noqa: ANN401 -- any JSON
+def shown(value: Any, steps: tuple[str | int, ...] = ()) -> str:  # noqa: ANN401 -- any JSON
     """
-    Return a value as JSON on one line, cut where it is long.
+    Return a value, which stands at some steps of a document, as JSON on one line, cut where it is long.
 
     It ends up in logs and in an execution's history, so what looks like a password is left out.
     """
     try:
-        text = json.dumps(_without_secrets(value), ensure_ascii=False)[:_LOOKED_AT]
+        text = json.dumps(_without_secrets(without_rows(value, steps)), ensure_ascii=False)[:_LOOKED_AT]
         text = _LOGIN.sub(f"{HIDDEN}@", text)
     except (TypeError, ValueError, RecursionError):
         text = f"a Python {type(value).__name__}"
@@ -196,8 +197,7 @@ def _without_secrets(value: Any) -> Any:  # noqa: ANN401 -- any JSON
     match value:
         case dict():
             return {
-                name: HIDDEN if name == ROWS or _SECRET.search(str(name)) else _without_secrets(each)
-                for name, each in value.items()
+                name: HIDDEN if _SECRET.search(str(name)) else _without_secrets(each) for name, each in value.items()
             }
         case list():
             return [_without_secrets(each) for each in value]

@@ -164,10 +164,12 @@ def _silent_problems(value: Any, steps: tuple[str | int, ...], document: dict[st
         for index, child in enumerate(value):
             yield from _silent_problems(child, (*steps, index), document)
     elif isinstance(value, float) and not math.isfinite(value):
-        yield Problem(path_text(steps), shown(value), "is not a finite number", "Write a number in digits.")
+        yield Problem(
+            path_text(steps), shown_below(steps, value), "is not a finite number", "Write a number in digits."
+        )
     elif not (value is None or isinstance(value, str | int | float)):
         remedy = "Give text, numbers, lists and objects."
-        raise PlanError([Problem(path_text(steps), shown(value), "is no JSON value", remedy)])
+        raise PlanError([Problem(path_text(steps), shown_below(steps, value), "is no JSON value", remedy)])
 
 
 def _too_deep(path: str) -> Problem:

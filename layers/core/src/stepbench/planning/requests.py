@@ -16,7 +16,7 @@ from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.changes import Changes, changed, is_path
 from stepbench.planning.limits import check_budget, check_stack
 from stepbench.planning.presets import NO_PRESET, find_preset
-from stepbench.planning.problems import NOTHING, shown
+from stepbench.planning.problems import NOTHING, shown, shown_below
 from stepbench.planning.reading import parse_expanded, read_json
 from stepbench.planning.schema import path_text
 from stepbench.planning.values import admit_rows
@@ -62,7 +62,7 @@ def parse_submission(text: str) -> RunRequest:
     found = read_json(text)
     remedy = f"Give {' and '.join(sorted(ASKED))} alone."
     problems = [
-        Problem(name, shown(value), "is no field of a run that is asked for", remedy)
+        Problem(name, shown_below((name,), value), "is no field of a run that is asked for", remedy)
         for name, value in found.items()
         if name not in ASKED
     ]
@@ -99,7 +99,7 @@ def field_problems(error: ValidationError) -> list[Problem]:
     return [
         Problem(
             path=path_text(detail["loc"]) or "body",
-            value=NOTHING if detail["type"] == "missing" else shown(detail["input"]),
+            value=NOTHING if detail["type"] == "missing" else shown_below(detail["loc"], detail["input"]),
             message=f"is refused: {detail['msg'][:1].lower()}{detail['msg'][1:]}",
             remedy="Remove it." if detail["type"] == "extra_forbidden" else "See the description of the API.",
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.plan import offered_plan
@@ -82,19 +82,6 @@ def admit_rows(trials: Sequence[Expanded], read: ReadFile) -> AdmittedRows:
         problems.extend(own)
     raise_problems(problems)
     return AdmittedRows(tuple(found), files)
-
-
-def without_rows(document: Any) -> Any:  # noqa: ANN401 -- any JSON
-    """Return a request's document without the rows that its plan, or a change of it, has: they stand in plan.json."""
-    match document:
-        case dict():
-            return {
-                name: HIDDEN if str(name).endswith(("rows", ".values", ".record")) else without_rows(each)
-                for name, each in document.items()
-            }
-        case list():
-            return [without_rows(each) for each in document]
-    return document
 
 
 def form_of(key: str) -> str:

@@ -23,9 +23,9 @@ from stepbench.errors import PlanError, Problem, RunEndedError, without_queries
 from stepbench.observability import logger
 from stepbench.planning import expand
 from stepbench.planning.limits import budget_problem
+from stepbench.planning.privacy import without_rows
 from stepbench.planning.quotas import QUOTA_NAMES, Bucket, Quotas, check_quotas, default_buckets
 from stepbench.planning.requests import admitted, parse_request, run_record
-from stepbench.planning.values import without_rows
 from stepbench.planning.wall_time import overheads_of
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import Budgets, OverBudgetError
@@ -74,7 +74,7 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
         services.runs.put_bytes(key, body)
     for name, document in (("plan.json", plan), ("request.json", request)):  # of which reports are made
         shown = without_queries(document.model_dump(mode="json", by_alias=True))
-        shown = without_rows(shown) if document is request else shown
+        shown = without_rows(shown) if document is request else shown  # of which plan.json has them
         services.runs.put_json(layout.run_key(task.run_id, name), shown)
     planned = tuple(_store(spec, services) for spec in specs)
     estimate_usd = sum(spec.estimate_usd for spec in specs)
