@@ -278,7 +278,7 @@ def _furnish(stack: Stack, endpoint: str) -> None:
     session = boto3.session.Session("test", "test", region_name="us-east-1")
     clients: dict[str, Any] = {
         service: session.client(service, endpoint_url=endpoint, config=config)
-        for service in ("dynamodb", "lambda", "stepfunctions", "events", "s3")
+        for service in ("dynamodb", "lambda", "stepfunctions", "events", "logs", "s3")
     }
     clients[LONG_CALLS] = clients["lambda"]
     clients["dynamodb"].create_table(TableName=environ["RESULTS_TABLE"], **RESULTS_TABLE)

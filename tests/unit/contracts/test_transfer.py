@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepbench.contracts.plan import Plan, TrialPlan
+from stepbench.contracts.plan import Plan, TrialPlan, TrialSpec
 from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.contracts.transfer.rows import RunTransferInput
 from stepbench.errors import PlanError
@@ -117,3 +117,11 @@ def test_an_item_that_a_state_machine_has_written_anew_is_the_same() -> None:
     written = text.replace(str(task.item.due_ns), f"{task.item.due_ns:.16E}")
     assert "E+18" in written
     assert RunTransferInput.model_validate_json(written) == task
+
+
+def test_no_threshold_ends_files_that_are_read() -> None:
+    """Whoever follows a run asks this of trials of every experiment."""
+    trial = TransferTrial.model_validate({"experiment": "transfer", "transfers": 1})
+    fields = {"run_id": "r", "index": 0, "name": "files", "tag": "aaaaaaaaaa-0000", "estimate_usd": 0}
+    spec = TrialSpec(plan=trial, abort_on=("errors < 1 %",), **fields)
+    assert not spec.may_end_early(0)

@@ -242,13 +242,15 @@ class TrialSpec(Contract):
 
     def may_abort(self, phase: int) -> bool:
         """Return whether a phase is ended by a threshold: it is measured, in open loop, and planned by itself."""
+        if not self.abort_on or not traits_of(self.plan.experiment).windows:
+            return False
         plan = self.offered
         alone = not plan.phases[phase].gapless and len(plan.planned_together(phase)) == 1
-        return bool(self.abort_on) and alone and plan.phases[phase].measured and plan.phases[phase].closed is None
+        return alone and plan.phases[phase].measured and plan.phases[phase].closed is None
 
     def may_end_early(self, phase: int) -> bool:
         """Return whether a phase may end before its schedule does."""
-        return self.offered.phases[phase].until is not None or self.may_abort(phase)
+        return self.plan.phases[phase].until is not None or self.may_abort(phase)
 
     @property
     def offered(self) -> TrialPlan:
