@@ -165,7 +165,7 @@ def test_a_change_shows_no_row_wherever_it_puts_it(path: str, value: object) -> 
 
 def test_what_only_sounds_like_rows_is_shown() -> None:
     """A message that hides what is wrong helps nobody."""
-    document = {"throws": 1, "arrows": [2], "record": {"values": {"key": KEY, "types": {"a": "text"}}}}
+    document = {"throws": 1, "²": 1, "arrows": [2], "record": {"values": {"key": KEY, "types": {"a": "text"}}}}
     assert without_rows(document) == document
     assert shown_below(("trials", 0, "record", "values", "choose"), "allways") == '"allways"'
 

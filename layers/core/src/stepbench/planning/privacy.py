@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from stepbench.errors import HIDDEN
-from stepbench.planning.schema import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stepbench.planning.schema import Step
 
 VALUES, ROWS = "values", "rows"
+_NAME = re.compile(r"\w+")
 _TEXTS = frozenset({"file", "key", "choose", "weight"})
 _OBJECTS = frozenset({"types", "facts"})
 """The fields of values that are no rows. All others are hidden: a mistyped name holds what the right one would."""
@@ -51,4 +52,4 @@ def without_rows(value: Any, steps: tuple[Step, ...] = ()) -> Any:  # noqa: ANN4
 
 def _names(steps: Iterable[Step]) -> Iterator[Step]:
     for step in steps:
-        yield from steps_of(step) if isinstance(step, str) else (step,)
+        yield from _NAME.findall(step) if isinstance(step, str) else (step,)
