@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.measuring_layer import zipped
 
 from stepbench.errors import PlanError
 from stepbench.planning.reading import parse_expanded
@@ -29,16 +28,14 @@ def _trials(*names: str) -> tuple[Expanded, ...]:
 def test_each_that_cannot_be_measured_is_named_once_with_its_place(services: Services) -> None:
     """The run is refused before any trial of it begins, with all reasons at once."""
     good, wrapped = (f"{services.settings.function_prefix}-{name}" for name in ("good", "wrapped"))
-    code = io.BytesIO()
-    with zipfile.ZipFile(code, "w") as archive:
-        archive.writestr("app.py", "def handler(event, context): pass")
+    code = zipped({"app.py": "def handler(event, context): pass"})
     for name, variables in ((good, {}), (wrapped, {"AWS_LAMBDA_EXEC_WRAPPER": "/opt/x"})):
         services.aws("lambda").create_function(
             FunctionName=name,
             Runtime="python3.11",
             Role="arn:aws:iam::000000000000:role/any",
             Handler="app.handler",
-            Code={"ZipFile": code.getvalue()},
+            Code={"ZipFile": code},
             Environment={"Variables": variables},
         )
     check_functions(_trials(good), services)

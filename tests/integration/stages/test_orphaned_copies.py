@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import time
-import zipfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.samples.services import stored_trial
 from tests.support.fake_clock import FakeClock
+from tests.support.measuring_layer import zipped
 
 from stepbench.stages.orphaned_copies import remove_orphaned_copies
 
@@ -23,16 +22,14 @@ HOUR_NS = 3_600_000_000_000
 
 
 def _make(services: Services, name: str, tag: str) -> None:
-    code = io.BytesIO()
-    with zipfile.ZipFile(code, "w") as archive:
-        archive.writestr("app.py", "def handler(event, context): pass")
+    code = zipped({"app.py": "def handler(event, context): pass"})
     services.aws("logs").create_log_group(logGroupName=f"/aws/lambda/{name}")
     services.aws("lambda").create_function(
         FunctionName=name,
         Runtime="python3.11",
         Role="arn:aws:iam::000000000000:role/any",
         Handler="app.handler",
-        Code={"ZipFile": code.getvalue()},
+        Code={"ZipFile": code},
         Tags={"stepbench:trial": tag},
     )
 

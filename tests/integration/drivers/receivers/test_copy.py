@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.exceptions import ClientError
 from tests.support.contracts.trigger_subject import contract_spec
-from tests.support.measuring_layer import build_layer, measured_lines, pack_layer
+from tests.support.measuring_layer import build_layer, measured_lines, pack_layer, zipped
 
 from stepbench.clock import SystemClock
 from stepbench.drivers.receivers.copy import FunctionCopy
@@ -33,13 +31,6 @@ def handler(event, context):
     return {"of": os.environ["TABLE"], "handler": os.environ["_HANDLER"]}
 """
 FIELDS = ("CodeSha256", "Environment", "Handler", "Layers", "MemorySize", "RevisionId", "Role", "Runtime", "Timeout")
-
-
-def _zipped(source: str) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("app.py"), source)
-    return buffer.getvalue()
 
 
 class Scene:
@@ -69,7 +60,7 @@ class Scene:
             FunctionName=self.name,
             Role=self.role_arn,
             Handler="app.handler",
-            Code={"ZipFile": _zipped(SOURCE)},
+            Code={"ZipFile": zipped({"app.py": SOURCE})},
             **{**usual, "Timeout": 7, **settings},
         )
 
@@ -191,7 +182,7 @@ async def test_a_function_that_is_not_there_is_refused(scene: Scene) -> None:
 async def test_a_package_has_to_be_what_its_name_says(scene: Scene) -> None:
     """Its name is the hash of its content; who changes it in the bucket would run other code."""
     scene.make()
-    code = _zipped(SOURCE)
+    code = zipped({"app.py": SOURCE})
     key = f"functions/{hashlib.sha256(code).hexdigest()}.zip"
     scene.services.runs.put_bytes(key, code + b" ")
     copy, tag = scene.copy(name=None, package=key, handler="app.handler", runtime="python3.11")
