@@ -118,6 +118,17 @@ def test_validate_refuses_what_this_machine_does_not_start(
     assert (str(skip_reason(planned, {})) in error) == (code == 2)
 
 
+def test_validate_says_that_a_copy_does_what_the_function_does(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Whoever measures a function that mails has mailed: each is named once, however often it is run."""
+    phases = [{"name": "only", "load": [{"rate_per_s": 1, "count": 10}]}]
+    trial = {"target": {"store": "s3", "function": {"name": "orders"}}, "phases": phases, "repeats": 2}
+    (plan := tmp_path / "plan.json").write_text(json.dumps({"name": "mine", "trials": [trial]}))
+    assert main(["validate", str(plan)]) == 0
+    assert capsys.readouterr().out.count("a copy of orders is invoked, which does what that does") == 1
+
+
 def test_validate_names_what_is_skipped_where_the_rest_can_run(capsys: pytest.CaptureFixture[str]) -> None:
     """As `run` would; a plan that cannot run here at all is refused."""
     both = [{"store": "dsql"}, {"store": "redis"}]

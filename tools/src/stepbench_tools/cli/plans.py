@@ -216,6 +216,9 @@ def _describe(checked: _Checked, *, remote: bool) -> None:
     if "here_usd" in numbers:
         cost += f"; what is done here would cost {dollars(numbers['here_usd'])} there"
     write(f"{plan.name}: {counted(len(trials), 'trial')}, {load}; {takes}; {cost}")
+    functions = (trial.plan.target.function for trial in trials)
+    for measured in dict.fromkeys(function.described for function in functions if function is not None):
+        write(f"  a copy of {measured} is invoked, which does what that does: what it writes, sends or mails")
     for name, reason in numbers.get("skipped", {}).items():
         write(f"  {name} is skipped here: {reason}")
     for mix in _expected([trial.plan for trial in trials]):
