@@ -246,6 +246,14 @@ def test_what_only_reads_records_does_not_wait_for_asyncio(stage: str) -> None:
     assert done.stdout == "False\n"
 
 
+def test_a_writer_of_filler_waits_for_nothing_about_plans_and_rows() -> None:
+    """Its cold start is in no trial's numbers, but in every trial's time."""
+    program = "import sys, stepbench.stages.run_writer; print({*sys.modules} & {'stepbench.planning', "
+    program += "'stepbench.workload.rows'})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "set()\n"
+
+
 def test_nothing_is_called_utils() -> None:
     """A name that says nothing collects everything."""
     banned = {"utils", "util", "helpers", "common", "misc"}

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.plan import TrialPlan, offered_plan
 from stepbench.contracts.runs import RunRequest
-from stepbench.contracts.values import MOST_FILE_BYTES, MOST_INLINE_BYTES
+from stepbench.contracts.values import MOST_FILE_BYTES, MOST_INLINE_BYTES, content_key
 from stepbench.errors import PlanError, Problem
 from stepbench.planning import expanded, parse_plan
 from stepbench.planning.changes import Changes, changed
 from stepbench.planning.privacy import without_rows
 from stepbench.planning.problems import shown_below
 from stepbench.planning.requests import parse_submission
-from stepbench.planning.values import AdmittedRows, admit_rows, content_key
+from stepbench.planning.values import AdmittedRows, RowReader, admit_rows
+from stepbench.workload.row_facts import LoadedRows, load_rows
 
 PRIVATE = "private"
 KEY = "values/orders.jsonl"
@@ -33,7 +34,7 @@ def plan(values: dict[str, Any], store: str = "dynamodb", **trial: Any) -> dict[
 
 def admit(document: dict[str, Any], files: dict[str, bytes | int] | None = None) -> AdmittedRows:
     """Return the plan's trials, with the facts of their rows."""
-    return admit_rows(expanded(parse_plan(document)), (files or {}).get)
+    return admit_rows(expanded(parse_plan(document)), RowReader((files or {}).get))
 
 
 def problems(document: dict[str, Any], files: dict[str, bytes | int] | None = None) -> tuple[Problem, ...]:
@@ -95,6 +96,33 @@ def test_rows_that_cannot_be_written_are_refused_before_anything_is_created(
     assert problem.remedy.endswith(".")
 
 
+def test_rows_are_parsed_once_for_all_trials_that_write_them_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight megabytes in ten trials took 16 s; what a store makes of them, or a body that is wrong, is said of each."""
+    parsed: list[str] = []
+    fetched: list[str] = []
+
+    def load(plan: TrialPlan, body: bytes, form: str) -> LoadedRows:
+        parsed.append(plan.target.store)
+        return load_rows(plan, body, form)
+
+    def read(key: str) -> bytes:
+        fetched.append(key)
+        return FILE
+
+    monkeypatch.setattr("stepbench.planning.values.load_rows", load)
+    document = plan({"key": KEY}, matrix={"writers": [1, 2, 3], "target.store": ["dynamodb", "postgresql"]}, repeats=2)
+    admitted = admit_rows(expanded(parse_plan(document)), RowReader(read))
+    assert (len(admitted.trials), sorted(parsed), len(admitted.files)) == (12, ["dynamodb", "postgresql"], 1)
+    assert fetched == [KEY]
+    found = [offered_plan(trial.plan).record.values for trial in admitted.trials]
+    assert {str(each.facts.columns) for each in found if each and each.facts} == {"{}", "{'a': 'bigint'}"}
+
+
+def test_rows_stay_in_the_plan_where_a_matrix_varies_something_else() -> None:
+    """Only what it varies is shown."""
+    assert len(admit(plan({"rows": [{"a": 1}]}, matrix={"record.key_bytes": [60, 90]})).trials) == 2
+
+
 def test_bodies_that_a_writer_cannot_hold_at_a_time_are_refused() -> None:
     """64 requests of 5 MB would be 320 MB."""
     rows = f'{{"body": "{"x" * 5_000_000}"}}'.encode()
@@ -124,6 +152,7 @@ PLAN_PROBLEMS: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("reference", {"key": KEY}, {}, "", "are not written to reference"),
     ("dynamodb", {"key": KEY}, {"value_bytes": 100}, "!value_bytes", "has no effect: values are as large"),
     ("s3", {"key": KEY}, {"identity": "id"}, "!identity", "names nothing: a row of s3 has no attributes or columns"),
+    ("postgresql", {"key": KEY}, {"identity": "xmin"}, "!identity", "is the name of a system column of PostgreSQL"),
     ("dynamodb", {"key": KEY}, {"identity": "pk"}, "!identity", "is the name of the key"),
     ("dynamodb", {"rows": [{"a": 1}, PRIVATE]}, {}, ".rows[1]", "has to be an object"),
     ("dynamodb", {"rows": []}, {}, ".rows", "is too short"),

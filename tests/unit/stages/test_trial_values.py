@@ -20,6 +20,7 @@ from stepbench.records.storage import layout
 from stepbench.stages.await_target import await_target
 from stepbench.stages.prepare_target import prepare_target
 from stepbench.stages.run_writer import Bench, run_writer
+from stepbench.stages.trial_values import trial_values
 from stepbench.stages.validate_plan import validate_plan
 
 if TYPE_CHECKING:
@@ -111,6 +112,26 @@ def test_the_driver_has_the_rows_before_it_prepares() -> None:
     prepare_target(task, scene.services, build=lambda *_: scene.driver)
     assert scene.driver.had is not None
     assert len(scene.driver.had.rows) == 3
+
+
+def test_a_sandbox_reads_the_rows_of_a_trial_once_and_only_by_their_content(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Slices and polls come to one sandbox again and again; another trial's rows are its own."""
+    scene = Scene({"rows": ROWS})
+    spec = scene.services.trial(scene.ref)
+    found = trial_values(spec, scene.services)
+    monkeypatch.setattr("stepbench.workload.values.load_rows", pytest.fail)
+    assert trial_values(spec, scene.services) is found
+    monkeypatch.undo()
+    other = Scene({"rows": ROWS[:1]})
+    assert trial_values(other.services.trial(other.ref), other.services) != found
+    record = spec.offered.record
+    assert record.values is not None
+    scene.services.runs.put_bytes("values/mine.json", b'[{"a": 1}]')
+    named = record.model_copy(update={"values": record.values.model_copy(update={"key": "values/mine.json"})})
+    by_name = spec.model_copy(update={"plan": spec.offered.model_copy(update={"record": named})})
+    assert trial_values(by_name, scene.services) is not trial_values(by_name, scene.services)
 
 
 def test_canaries_are_rows() -> None:

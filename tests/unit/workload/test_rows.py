@@ -70,7 +70,11 @@ def test_an_archive_s_files_are_bodies_with_their_suffixes_in_the_order_of_their
         ("json", b'{"a": "private"}', "is no JSON array"),
         ("json", b'[{"a": 1}, "private"]', "row 2: is no object"),
         ("json", b'[{"private": 1, "private": 2}]', "gives a name twice in one object"),
-        ("json", b'[{"a": NaN}]', "has a number that is none or endless"),
+        ("json", b'[{"a": NaN}]', "has a number that is not finite"),
+        ("json", b'[{"a": 1e400}]', "has a number that is not finite"),
+        ("json", b'[{"a": -Infinity}]', "has a number that is not finite"),
+        ("jsonl", b'{"a": 1}\n{"a": -1e400}\n', "row 2: has a number that is not finite"),
+        ("csv", b"a,b\n1,2\n1,1e400\n", 'row 2, column "b": has a number that is not finite'),
         ("json", b'[{"a": ' + b"9" * 39 + b"}]", "has a whole number of more than 38 digits"),
         ("json", b'[{"a": ' + b"[" * 100_000, "is nested too deep"),
         ("json", b'[{"a": "\xff private"}]', "is not UTF-8 text: byte 8 is none"),
@@ -94,6 +98,12 @@ def test_what_is_no_file_of_rows_is_refused_by_place_and_without_its_content(
     assert fault.remedy.endswith(".")
     assert PRIVATE not in f"{refused.value}{fault}"
     assert refused.value.__suppress_context__
+
+
+def test_a_cell_may_be_as_large_as_its_file() -> None:
+    """Python's own limit is of 128 KiB, and of a whole process."""
+    text = "x" * 200_000
+    assert read_rows(f"a,b\n1,{text}\n".encode(), "csv") == [{"a": 1, "b": text}]
 
 
 def bomb() -> bytes:

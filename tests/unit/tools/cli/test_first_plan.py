@@ -22,6 +22,19 @@ def test_a_folder_is_enough_for_a_plan(sample: str, capsys: pytest.CaptureFixtur
     assert main(["validate", "plan.yaml"]) == 0
 
 
+@pytest.mark.parametrize("name", ["007", "true", "1e3", "null"])
+def test_a_folder_may_be_called_as_numbers_are(name: str) -> None:
+    """YAML would read another thing of it; a sample's text stays what it is, too."""
+    Path(name, "events").mkdir(parents=True)
+    Path(name, "app.py").write_text("def handler(event, context): ...")
+    Path(name, "events/one.json").write_text('{"a": "\U0001f600 # {b}: \u00e9"}')
+    assert main(["init", "--function", name]) == 0
+    document = YAML(typ="safe").load(Path("plan.yaml"))
+    assert document["name"] == name
+    assert main(["validate", "plan.yaml"]) == 0
+    assert document["trials"][0]["record"]["values"]["rows"] == [{"a": "\U0001f600 # {b}: \u00e9"}]
+
+
 def test_nobody_s_plan_is_overwritten() -> None:
     """Nor is anything else."""
     Path("plan.yaml").write_text("mine")

@@ -53,13 +53,19 @@ def _of_function(options: argparse.Namespace) -> str:
     name = _FOREIGN.sub("-", found.folder.resolve().name).strip("-._")[:40] or "function"
     return FUNCTION_TEMPLATE.read_text("utf-8").format(
         described=found.handler.name,
-        name=name,
+        name=json.dumps(name),
         store=store,
         code=json.dumps(relative if relative.startswith(".") else f"./{relative}"),
-        handler=found.handler.name,
+        handler=json.dumps(found.handler.name),
         fields="".join(f"        {field}: {value}\n" for field, value in found.limits.items()),
-        record=f"    record: {{values: {{rows: {json.dumps(rows)}}}}}\n" if rows else "",
+        record=f"    record: {{values: {{rows: {_yaml(rows)}}}}}\n" if rows else "",
     )
+
+
+def _yaml(value: object) -> str:
+    """Return a value as JSON that YAML reads alike: there, half of a character has no escape, and a whole one has."""
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub(r"[^ -~]", lambda found: f"\\U{ord(found[0]):08x}", text)
 
 
 def _refusal(file: Path, message: str, remedy: str) -> PlanError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -15,6 +17,7 @@ VALUES = "values/"
 """What the keys of uploaded rows in the results bucket begin with."""
 FORMATS = ("json", "jsonl", "csv", "zip")
 """By a key's extension: a JSON array, JSON Lines, CSV with a header, or a ZIP archive whose files are the rows."""
+_CONTENT_KEY = re.compile(rf"{VALUES}[0-9a-f]{{64}}\.({'|'.join(FORMATS)})")
 MOST_ROWS = 100_000
 MOST_INLINE_ROWS, MOST_INLINE_BYTES = 1_000, 32_768
 """Of rows in the plan itself, which is an execution's input and stays in its history."""
@@ -42,6 +45,21 @@ COLUMN_TYPES = (
 
 Row = dict[str, Any]
 """One row: what JSON has, by the name of its attribute, column or part."""
+
+
+def form_of(key: str) -> str:
+    """Return the format of a file of rows, by its key's extension."""
+    return key.rpartition(".")[2]
+
+
+def content_key(body: bytes, form: str) -> str:
+    """Return the key in the results bucket of rows with this content."""
+    return f"{VALUES}{hashlib.sha256(body).hexdigest()}.{form}"
+
+
+def names_content(key: str) -> bool:
+    """Return whether a key is one of `content_key`, whose file never changes."""
+    return bool(_CONTENT_KEY.fullmatch(key))
 
 
 class RowFacts(Contract):

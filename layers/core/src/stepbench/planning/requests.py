@@ -19,7 +19,7 @@ from stepbench.planning.presets import NO_PRESET, find_preset
 from stepbench.planning.problems import NOTHING, shown, shown_below
 from stepbench.planning.reading import parse_expanded, read_json
 from stepbench.planning.schema import path_text
-from stepbench.planning.values import admit_rows
+from stepbench.planning.values import RowReader, admit_rows
 from stepbench.planning.wall_time import expected
 from stepbench.tuning.models import model_problems
 
@@ -144,7 +144,7 @@ def admitted(request: RunRequest, settings: Settings, read: ReadFile) -> Admitte
         PlanError: it is none, or the stack cannot run it within its budget.
     """
     plan, trials = requested_plan(request)
-    rows = admit_rows(trials, read)
+    rows = admit_rows(trials, RowReader(read))
     return Admitted(plan, rows.trials, check_plan(plan, rows.trials, settings), rows.files)
 
 

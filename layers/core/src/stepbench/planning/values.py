@@ -7,21 +7,21 @@ what every writer and every attempt reads is the same.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.plan import offered_plan
-from stepbench.contracts.values import MOST_FILE_BYTES, MOST_INLINE_BYTES, VALUES
-from stepbench.errors import HIDDEN, Problem, raise_problems
+from stepbench.contracts.values import MOST_FILE_BYTES, MOST_INLINE_BYTES, VALUES, content_key, form_of
+from stepbench.errors import HIDDEN, PlanError, Problem, raise_problems
 from stepbench.workload.row_facts import load_rows
 from stepbench.workload.rows import RowsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from stepbench.contracts.values import RecordValues
+    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.values import RecordValues, Row, RowFacts
     from stepbench.planning.expansion import Expanded
     from stepbench.workload.rows import RowFault
 
@@ -42,60 +42,108 @@ class AdmittedRows(NamedTuple):
     files: dict[str, bytes]
 
 
-def content_key(body: bytes, form: str) -> str:
-    """Return the key in the results bucket of rows with this content."""
-    return f"{VALUES}{hashlib.sha256(body).hexdigest()}.{form}"
+class _Read(NamedTuple):
+    """What became of rows that were read: the key of their content, and their facts, or what is wrong."""
+
+    key: str
+    facts: RowFacts | None
+    faults: tuple[RowFault, ...] = ()
 
 
-def admit_rows(trials: Sequence[Expanded], read: ReadFile) -> AdmittedRows:
+class RowReader:
+    """
+    Reads rows by key, and each once for what a trial makes of them; of their content it holds the last alone.
+
+    read: for the bucket.
+    """
+
+    def __init__(self, read: ReadFile) -> None:
+        self._read = read
+        self._known: dict[tuple[str, ...], _Read] = {}
+        self._latest: tuple[str, bytes | int | None] = ("", None)
+
+    def known(self, plan: TrialPlan, key: str) -> _Read | None:
+        """Return what is known of the rows of a key."""
+        return self._known.get(_depends(plan, key))
+
+    def body(self, key: str) -> bytes | int | None:
+        """Return the content of a key, as `ReadFile`."""
+        if self._latest[0] != key:
+            self._latest = ("", None)  # before the next is read
+            self._latest = (key, self._read(key))
+        return self._latest[1]
+
+    def load(self, plan: TrialPlan, body: bytes, key: str | None) -> _Read:
+        """Return what is found in rows, and know it of those with a key from now on."""
+        form = form_of(key) if key else "json"
+        named = content_key(body, form)
+        try:
+            found = _Read(named, load_rows(plan, body, form).facts)
+        except RowsError as error:
+            found = _Read(named, None, error.faults)
+        if key:
+            self._known[_depends(plan, key)] = found
+        return found
+
+
+def _depends(plan: TrialPlan, key: str) -> tuple[str, ...]:
+    """Return what the facts of rows depend on beside their content: how the trial's store writes them."""
+    return key, plan.record.model_dump_json(exclude={"values": {"key", "file", "facts"}}), plan.target.model_dump_json()
+
+
+def admit_rows(trials: Sequence[Expanded], rows: RowReader) -> AdmittedRows:
     """
     Return the trials with the facts of their rows.
 
     Args:
         trials: of a valid plan.
-        read: for the bucket.
+        rows: reads those with a key.
 
     Raises:
         PlanError: with every trial whose rows are missing, cannot be read, or that its store does not take.
     """
-    bodies: dict[str, bytes | int | None] = {}
     files: dict[str, bytes] = {}
     problems: list[Problem] = []
     found = []
     for trial in trials:
-        by_trigger = traits_of(trial.plan.experiment).by_trigger
-        values = offered_plan(trial.plan).record.values if by_trigger else None
+        values = offered_plan(trial.plan).record.values if traits_of(trial.plan.experiment).by_trigger else None
         if values is None:
             found.append(trial)
             continue
-        at = f"trials[{trial.source}].record.values"
-        if values.key is not None and values.key not in bodies:
-            bodies[values.key] = read(values.key)
-        body = _encode_inline(values) if values.key is None else bodies[values.key]
-        own = list(_place_problems(at, trial, values, body))
-        if not own and isinstance(body, bytes):
-            ready, own = _with_facts(at, trial, values, body)
+        try:
+            ready, file = _admitted(trial, values, rows)
+        except PlanError as error:
+            problems.extend(error.problems)
+        else:
             found.append(ready)
-            key = content_key(body, _form(values))
-            if key != values.key:
-                files[key] = body
-        problems.extend(own)
+            files.update(file)
     raise_problems(problems)
     return AdmittedRows(tuple(found), files)
 
 
-def form_of(key: str) -> str:
-    """Return the format of a file of rows, by its key's extension."""
-    return key.rpartition(".")[2]
+def _admitted(trial: Expanded, values: RecordValues, rows: RowReader) -> tuple[Expanded, dict[str, bytes]]:
+    """Return a trial with the facts of its rows, and the file that is not stored yet."""
+    plan, at, files = offered_plan(trial.plan), f"trials[{trial.source}].record.values", {}
+    read = rows.known(plan, values.key) if values.key else None
+    if read is None:
+        body = inline_body(values.rows or ()) if values.key is None else rows.body(values.key)
+        raise_problems(_place_problems(at, trial, values, body))
+        if not isinstance(body, bytes):
+            raise TypeError(at)  # which the problems of its place have said
+        read = rows.load(plan, body, values.key)
+        if read.key != values.key:
+            files[read.key] = body
+    if read.facts is None:
+        raise PlanError([_fault_problem(at, values, fault) for fault in read.faults])
+    raise_problems(_size_problems(trial, read.facts))
+    kept = values.model_copy(update={"rows": None, "key": read.key, "facts": read.facts})
+    record = plan.record.model_copy(update={"values": kept})
+    return trial._replace(plan=plan.model_copy(update={"record": record})), files
 
 
-def _form(values: RecordValues) -> str:
-    return form_of(values.key) if values.key else "json"
-
-
-def _encode_inline(values: RecordValues) -> bytes:
+def inline_body(rows: Sequence[Row]) -> bytes:
     """Return the file that holds the rows of a plan."""
-    return json.dumps(values.rows, separators=(",", ":")).encode()
+    return json.dumps(rows, separators=(",", ":")).encode()
 
 
 def _fault_problem(at: str, values: RecordValues, fault: RowFault) -> Problem:
@@ -124,25 +172,15 @@ def _place_problems(at: str, trial: Expanded, values: RecordValues, body: bytes 
         message = f"have {len(body):,} bytes as JSON, and rows in a plan {MOST_INLINE_BYTES:,} at most"
         remedy = 'Give them as a file: "file" by the command line, or "key" once it is uploaded.'
         yield Problem(f"{at}.rows", f"{len(values.rows):,} rows", message, remedy)
-    if values.rows is not None and any(path.startswith("record") for path in trial.point):
+    if values.rows is not None and any(path == "record" or path.startswith("record.values") for path in trial.point):
         message = "are in a matrix, whose values are shown in reports"
         yield Problem(f"{at}.rows", f"{len(values.rows):,} rows", message, 'Give each file a key, and vary "key".')
 
 
-def _with_facts(at: str, trial: Expanded, values: RecordValues, body: bytes) -> tuple[Expanded, list[Problem]]:
-    plan = offered_plan(trial.plan)
-    try:
-        facts = load_rows(plan, body, _form(values)).facts
-    except RowsError as error:
-        return trial, [_fault_problem(at, values, fault) for fault in error.faults]
-    key = content_key(body, _form(values))
-    kept = values.model_copy(update={"rows": None, "key": key, "facts": facts})
-    record = plan.record.model_copy(update={"values": kept})
-    ready = plan.model_copy(update={"record": record})
-    problems = []
-    if facts.largest_bytes * plan.max_in_flight > MOST_PREPARED_BYTES:
+def _size_problems(trial: Expanded, facts: RowFacts) -> Iterator[Problem]:
+    at_once = offered_plan(trial.plan).max_in_flight
+    if facts.largest_bytes * at_once > MOST_PREPARED_BYTES:
         message = f"times the largest row ({facts.largest_bytes:,} bytes) is more than a writer can hold"
         most = max(1, MOST_PREPARED_BYTES // facts.largest_bytes)
         path = f"trials[{trial.source}].max_in_flight"
-        problems.append(Problem(path, str(plan.max_in_flight), message, f"Set it to {most} or less."))
-    return trial._replace(plan=ready), problems
+        yield Problem(path, str(at_once), message, f"Set it to {most} or less.")

@@ -13,8 +13,9 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from stepbench.contracts.function import MOST_INVOKE_BYTES, MOST_SYNCHRONOUS_BYTES, PAYLOAD_FRAME_BYTES
 from stepbench.contracts.identity import EVENT_ID_CHARS
-from stepbench.contracts.rules.values import RESERVED
+from stepbench.contracts.rules.values import RESERVED, SYSTEM_COLUMNS
 from stepbench.workload.rows import BASE64, BODY, MOST_DIGITS, SUFFIX, RowFault, RowsError
 
 if TYPE_CHECKING:
@@ -24,13 +25,10 @@ if TYPE_CHECKING:
     from stepbench.contracts.values import Row
 
 MOST_ITEM_BYTES = 400 * 1024
-MOST_INVOKE_BYTES = 256 * 1024
 MOST_ETCD_BYTES = 1_536 * 1024 - 1_024
 """etcd's limit is of a request: the key and the message around it are in it, too."""
 MOST_S3_BYTES = 16 * 1024 * 1024
 """S3 itself takes 5 GB at once; a writer holds a body once for each request that is prepared."""
-PAYLOAD_FRAME_BYTES = 400
-"""The part of a trigger's payload that is not the row: source, event, time, operation, and the key's own column."""
 MOST_COLUMNS, MOST_NAME_BYTES = 1_000, 63
 MOST_LEVELS = 32
 _LARGEST, _SMALLEST = 1e126, 1e-130
@@ -118,7 +116,7 @@ def _most_bytes(store: str, record: Record, *, event_invocation: bool) -> int:
         case "dynamodb":
             return MOST_ITEM_BYTES - len("pk") - record.key_bytes - identity_bytes(record)
         case "postgresql":
-            invoke_bytes = MOST_INVOKE_BYTES if event_invocation else 6 * 1024 * 1024
+            invoke_bytes = MOST_INVOKE_BYTES if event_invocation else MOST_SYNCHRONOUS_BYTES
             return invoke_bytes - PAYLOAD_FRAME_BYTES - record.key_bytes
         case "etcd":
             return MOST_ETCD_BYTES - record.key_bytes
@@ -218,6 +216,8 @@ def _name_faults(names: Mapping[str, object]) -> Iterator[RowFault]:
     if len(names) > MOST_COLUMNS:
         yield RowFault(None, "", f"have {len(names):,} columns, more than {MOST_COLUMNS:,}", "Remove some.")
     for name in names:
+        if name in SYSTEM_COLUMNS:
+            yield RowFault(None, name, "is the name of a system column of PostgreSQL", "Rename it.")
         if len(name.encode(errors="replace")) > MOST_NAME_BYTES or "\0" in name:
             remedy = f"Give it a name of {MOST_NAME_BYTES} bytes at most."
             yield RowFault(None, name, "has a name that PostgreSQL does not take", remedy)

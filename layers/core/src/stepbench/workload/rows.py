@@ -10,6 +10,7 @@ import base64
 import csv
 import io
 import json
+import math
 import re
 import zipfile
 from pathlib import PurePosixPath
@@ -102,6 +103,7 @@ def _objects(rows: Any) -> Iterator[Row]:  # noqa: ANN401 -- what JSON holds
 
 
 def _read_csv(body: bytes) -> list[Row]:
+    csv.field_size_limit(MOST_TEXT_BYTES)  # of this process; a cell may be as large as the file
     try:
         lines = list(csv.reader(io.StringIO(_text(body), newline=""), strict=True))
     except csv.Error as error:
@@ -114,13 +116,19 @@ def _read_csv(body: bytes) -> list[Row]:
         if len(line) != len(header):
             message = f"has {len(line)} cells, and the header {len(header)}"
             refuse_rows(message, "Give each row as many cells as there are columns.", number)
-    return [{name: _cell(text) for name, text in zip(header, line, strict=True) if text} for line in cells]
+    return [
+        {name: _cell(text, number, name) for name, text in zip(header, line, strict=True) if text}
+        for number, line in enumerate(cells)
+    ]
 
 
-def _cell(text: str) -> Any:  # noqa: ANN401 -- a text, a number, true or false
+def _cell(text: str, row: int, column: str) -> Any:  # noqa: ANN401 -- a text, a number, true or false
     """Return what a cell means: a number only where JSON writes it so, since "007" is none."""
     if _NUMBER.fullmatch(text) and sum(map(str.isdigit, text)) <= MOST_DIGITS:
-        return json.loads(text)
+        try:
+            return json.loads(text, parse_float=_parse_float)
+        except ValueError as error:
+            refuse_rows(str(error), "Write a number that a double holds.", row, column)
     return _WORDS.get(text, text)
 
 
@@ -161,7 +169,7 @@ def _text(body: bytes) -> str:
 
 def _parse(text: str, row: int | None) -> Any:  # noqa: ANN401 -- any JSON
     try:
-        return json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_refuse_constant, parse_int=_parse_int)
+        return _DECODER.decode(text)
     except json.JSONDecodeError as error:
         place = f"column {error.colno}" if row is not None else f"line {error.lineno}, column {error.colno}"
         refuse_rows(f"is not JSON at {place}: {error.msg}", "Mend the text there.", row)
@@ -179,9 +187,13 @@ def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse_constant(_name: str) -> Any:  # noqa: ANN401 -- it never returns
-    message = "has a number that is none or endless"
-    raise ValueError(message)
+def _parse_float(text: str) -> float:
+    """Return a finite number; JSON's reader takes Infinity and NaN for some, and 1e400 for endless."""
+    value = float(text)
+    if not math.isfinite(value):
+        message = "has a number that is not finite"
+        raise ValueError(message)
+    return value
 
 
 def _parse_int(text: str) -> int:
@@ -189,6 +201,11 @@ def _parse_int(text: str) -> int:
         message = f"has a whole number of more than {MOST_DIGITS} digits"
         raise ValueError(message)
     return int(text)
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unrepeated, parse_constant=_parse_float, parse_float=_parse_float, parse_int=_parse_int
+)
 
 
 def _refuse_large(size: int, most: int) -> NoReturn:

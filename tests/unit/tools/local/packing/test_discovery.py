@@ -72,6 +72,14 @@ def test_a_folder_without_a_handler_is_refused(tmp_path: Path) -> None:
         ({"Records": [{"dynamodb": {"NewImage": {"n": {"N": "5"}, "k": {"S": "x"}}, "Keys": {"k": {"S": "x"}}}}]},
          "dynamodb", [{"n": 5}]),
         ({"Records": [{"s3": {}}]}, "s3", []),
+        ({"Records": [{"dynamodb": 5}]}, "dynamodb", []),
+        ({"Records": [{"dynamodb": {"NewImage": {"n": 5}}}]}, "dynamodb", []),
+        ({"Records": [{"dynamodb": {"NewImage": {"n": {}}}}]}, "dynamodb", []),
+        ({"Records": [{"dynamodb": {"NewImage": {"n": {"N": "many"}}}}]}, "dynamodb", []),
+        ({"Records": [{"dynamodb": {"NewImage": {"n": {"N": [5]}}}}]}, "dynamodb", []),
+        ({"Records": [{"dynamodb": {"NewImage": {"n": {"M": 5}}, "Keys": None}}]}, "dynamodb", []),
+        ({"a": float("inf")}, "dynamodb", []),
+        ({"a": "\ud800"}, "dynamodb", []),
     ],
 )  # fmt: skip
 def test_samples_are_rows(tmp_path: Path, document: Any, store: str, rows: list[dict[str, Any]]) -> None:  # noqa: ANN401 -- JSON

@@ -10,6 +10,7 @@ import pytest
 from stepbench.contracts.plan import offered_plan
 from stepbench.errors import PlanError
 from stepbench.planning import check_budget, parse_plan
+from stepbench.workload.row_facts import LoadedRows, load_rows
 from stepbench.workload.rows import read_rows
 from stepbench_tools.cli.inputs import read_any_plan
 from stepbench_tools.local.packing.rows import pack_rows, read_rows_file, with_facts
@@ -17,7 +18,7 @@ from stepbench_tools.local.packing.rows import pack_rows, read_rows_file, with_f
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stepbench.contracts.plan import Plan
+    from stepbench.contracts.plan import Plan, TrialPlan
 
 PRIVATE = "private"
 
@@ -54,6 +55,22 @@ def test_rows_in_the_plan_are_uploaded_too_with_their_nulls(tmp_path: Path) -> N
     ((key, body),) = packed.files.items()
     assert PRIVATE not in packed.plans[0].model_dump_json()
     assert (values_of(packed.plans[0]).key, json.loads(body)) == (key, [{"a": None, "b": PRIVATE}])
+
+
+def test_a_file_is_parsed_once_for_all_trials_that_write_it_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`validate` of ten trials with eight megabytes took 16 s."""
+    parsed: list[bytes] = []
+
+    def load(plan: TrialPlan, body: bytes, form: str) -> LoadedRows:
+        parsed.append(body)
+        return load_rows(plan, body, form)
+
+    monkeypatch.setattr("stepbench.planning.values.load_rows", load)
+    (tmp_path / "a.json").write_text('[{"x": 1}]')
+    read_any_plan(str(plan_file(tmp_path, {"file": "a.json"}, matrix={"writers": [1, 2]}, repeats=3)))
+    assert len(parsed) == 1
 
 
 def test_files_in_a_matrix_become_keys(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -80,11 +81,11 @@ def sample_rows(folder: Path, store: str) -> tuple[dict[str, Any], ...]:
     """Return rows for a store from the samples in `events/*.json`: of a stream's event the items, else objects."""
     rows: list[dict[str, Any]] = []
     for path in sorted((folder / "events").glob("*.json"))[:_MOST_SAMPLES]:
-        try:
-            document = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError):
-            continue
-        rows += list(_rows(document, store))
+        # Other tools' files, which may be of any form: what is no sample is skipped.
+        with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError):
+            found = list(_rows(json.loads(path.read_text("utf-8")), store))
+            json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # or else no plan takes it
+            rows += found
     kept = [row for row in rows if row]
     return tuple(kept) if len(json.dumps(kept)) <= _MOST_SAMPLE_BYTES else ()
 

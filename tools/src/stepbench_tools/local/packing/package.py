@@ -30,7 +30,7 @@ from stepbench_tools.local.packing.slots import (
     FUNCTION,
     LOCAL_FIELDS,
     VARIABLES_FILE,
-    measured_functions,
+    objects_at,
     replace_paths,
 )
 from stepbench_tools.local.packing.variables import read_variables
@@ -174,8 +174,8 @@ def _name_runtime(document: dict[str, Any], codes: Mapping[str, Code]) -> None:
     for index, trial in enumerate(document["trials"]):
         matrix = trial.get("matrix") or {}
         listed = matrix.get(f"{FUNCTION}.{CODE}", ())  # in place of each function's own
-        for function in measured_functions(trial):
-            if not function or function.get("runtime") or not function.get(CODE):
+        for function in objects_at(trial, FUNCTION):
+            if function.get("runtime") or not function.get(CODE):
                 continue
             languages = {codes[path].language for path in listed or [function[CODE]] if path in codes}
             if len(languages) > 1 and f"{FUNCTION}.runtime" not in matrix:

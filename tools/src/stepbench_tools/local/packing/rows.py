@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.plan import offered_plan
-from stepbench.contracts.values import FORMATS, MOST_FILE_BYTES
+from stepbench.contracts.values import FORMATS, MOST_FILE_BYTES, content_key
 from stepbench.digits import size
 from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning import expanded, parse_plan
-from stepbench.planning.values import admit_rows, content_key
-from stepbench_tools.local.packing.slots import child, objects
+from stepbench.planning.values import RowReader, admit_rows, inline_body
+from stepbench_tools.local.packing.slots import child, replace_slots, slots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from stepbench.contracts.plan import Plan
     from stepbench.contracts.values import RecordValues
@@ -38,8 +37,8 @@ class PackedRows(NamedTuple):
 
 def resolve_row_files(document: object, base: Path) -> None:
     """Make relative paths of files of rows absolute, in place: they are relative to the plan's own folder."""
-    for holder, at in _places(document):
-        holder[at] = str((base / holder[at]).absolute())
+    for slot in slots(document, _VALUES, FILE):
+        slot.holder[slot.at] = str((base / slot.value).absolute())
 
 
 def with_facts(plan: Plan) -> Plan:
@@ -51,13 +50,15 @@ def with_facts(plan: Plan) -> Plan:
     """
     problems: list[Problem] = []
     facts = {}
+    paths: dict[str, str] = {}
+    rows = RowReader(lambda key: read_rows_file(Path(paths[key]))[1])
     for trial in expanded(plan):
         values = _values_of(trial)
         if values is None or values.key is not None:
             continue
         at = f"trials[{trial.source}].{_VALUES}"
         try:
-            known = _admitted(trial, values)
+            known = _admitted(trial, values, rows, paths)
         except PlanError as error:
             problems += [_named_by_file(each, at, values) for each in error.problems]
         else:
@@ -77,16 +78,16 @@ def _values_of(trial: Expanded) -> RecordValues | None:
     return offered_plan(trial.plan).record.values if traits_of(trial.plan.experiment).by_trigger else None
 
 
-def _admitted(trial: Expanded, values: RecordValues) -> RecordValues:
-    """Return the values of a trial with their facts, as the stack will find them."""
-    files = {}
+def _admitted(trial: Expanded, values: RecordValues, rows: RowReader, paths: dict[str, str]) -> RecordValues:
+    """Return the values of a trial with their facts, as the stack will find them; `paths` are of files by key."""
     if values.file is not None:
-        key, body = read_rows_file(Path(values.file))
-        files[key] = body
+        if values.file not in paths.values():
+            paths[read_rows_file(Path(values.file))[0]] = values.file
+        key = next(key for key, path in paths.items() if path == values.file)
         plan = offered_plan(trial.plan)
         record = plan.record.model_copy(update={"values": values.model_copy(update={FILE: None, KEY: key})})
         trial = trial._replace(plan=plan.model_copy(update={"record": record}))
-    (ready,) = admit_rows([trial], files.get).trials
+    (ready,) = admit_rows([trial], rows).trials
     found = _values_of(ready)
     return values if found is None else found
 
@@ -154,26 +155,19 @@ def pack_rows(plans: Sequence[Plan]) -> PackedRows:
 def _packed(plan: Plan, files: dict[str, bytes]) -> Plan:
     document = plan.model_dump(mode="json")
     inline = [values for trial in document["trials"] if (values := _inline(trial)) is not None]
+    paths = dict.fromkeys(slot.value for slot in slots(document, _VALUES, FILE))
+    if not inline and not paths:
+        return plan
     for values in inline:
-        body = json.dumps(values.pop(ROWS), separators=(",", ":")).encode()
+        body = inline_body(values.pop(ROWS))
         values[KEY] = content_key(body, "json")
         files[values[KEY]] = body
-    places = list(_places(document))
-    for holder, at in places:
-        key, body = read_rows_file(Path(holder[at]))
-        files[key] = body
-        if isinstance(at, int):
-            holder[at] = key
-        else:
-            holder[KEY] = key
-            del holder[at]
-    for trial in document["trials"]:
-        if f"{_VALUES}.{FILE}" in (trial["matrix"] or {}):
-            trial["matrix"] = {
-                f"{_VALUES}.{KEY}" if path == f"{_VALUES}.{FILE}" else path: values
-                for path, values in trial["matrix"].items()
-            }
-    return parse_plan(document) if places or inline else plan
+    keys = {}
+    for path in paths:
+        keys[path], body = read_rows_file(Path(path))
+        files[keys[path]] = body
+    replace_slots(document, _VALUES, (FILE, KEY), keys)
+    return parse_plan(document)
 
 
 def _inline(trial: dict[str, Any]) -> Any:  # noqa: ANN401 -- any JSON
@@ -188,17 +182,3 @@ def upload_rows(packed: PackedRows, stack: Stack, notify: Callable[[str], None])
         if next(stack.runs.keys(key), None) is None:
             notify(f"uploading rows, {size(len(body))}")
             stack.runs.put_bytes(key, body)
-
-
-def _places(document: object) -> Iterator[tuple[Any, Any]]:
-    """Yield the places that name a file of rows: an object with its field, or a matrix's list with an index."""
-    for trial in objects(child(document, "trials")):
-        matrix = child(trial, "matrix")
-        records = [child(trial, "record"), *objects(child(matrix, "record"))]
-        for values in (*(child(record, "values") for record in records), *objects(child(matrix, _VALUES))):
-            if isinstance(child(values, FILE), str):
-                yield values, FILE
-        named = child(matrix, f"{_VALUES}.{FILE}")
-        for index, value in enumerate(named if isinstance(named, list) else ()):
-            if isinstance(value, str):
-                yield named, index

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepbench.contracts.function import CODE_FIELDS, UPLOADED_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 CODE, VARIABLES_FILE = CODE_FIELDS
@@ -17,14 +17,15 @@ LOCAL_FIELDS = dict(zip(CODE_FIELDS, UPLOADED_FIELDS, strict=True))
 FUNCTION = "target.function"
 
 
-class _Slot(NamedTuple):
+class Slot(NamedTuple):
     """A place that names a file: an object's field, or an entry of a matrix's list."""
 
     holder: Any
-    at: str | int
+    at: Any
 
     @property
     def value(self) -> str:
+        """Return the path that stands there."""
         found: str = self.holder[self.at]
         return found
 
@@ -32,46 +33,64 @@ class _Slot(NamedTuple):
 def resolve_paths(document: object, base: Path) -> None:
     """Make relative paths of a plan's document absolute, in place: they are relative to the plan's own folder."""
     for field in LOCAL_FIELDS:
-        for slot in _slots(document, field):
+        for slot in slots(document, FUNCTION, field):
             slot.holder[slot.at] = os.path.normpath(base.absolute() / slot.value)
 
 
 def replace_paths(document: dict[str, Any], keys: Mapping[str, Mapping[str, str]]) -> None:
     """Put keys of the results bucket in place of paths, in a plan's document; by field, then by path."""
     for field, written in LOCAL_FIELDS.items():
-        for holder, at in list(_slots(document, field)):
-            if isinstance(at, int):
-                holder[at] = keys[field][holder[at]]
-            else:
-                path, known = holder.pop(at), keys[field]
-                # What a matrix replaces is in no trial, and only has to be there.
-                holder[written] = known[path] if path in known else next(iter(known.values()), None)
-        for trial in document["trials"]:
-            if trial.get("matrix"):
-                trial["matrix"] = {
-                    f"{FUNCTION}.{written}" if path == f"{FUNCTION}.{field}" else path: values
-                    for path, values in trial["matrix"].items()
-                }
+        replace_slots(document, FUNCTION, (field, written), keys[field])
 
 
-def measured_functions(trial: object) -> list[Any]:
-    """Return the functions that stand in a trial as objects, its own first; what a matrix has beside."""
-    matrix = child(trial, "matrix")
-    targets = [child(trial, "target"), *objects(child(matrix, "target"))]
-    return [*(child(target, "function") for target in targets), *objects(child(matrix, FUNCTION))]
+def replace_slots(document: dict[str, Any], path: str, fields: tuple[str, str], keys: Mapping[str, str]) -> None:
+    """Put keys in place of the paths that a field of objects names, under another field's name, matrices included."""
+    field, written = fields
+    # What a matrix replaces is in no trial, so that nobody has read it; it only has to be a key.
+    unused = next(iter(keys.values()), None)
+    for holder, at in list(slots(document, path, field)):
+        if isinstance(at, int):
+            holder[at] = keys[holder[at]]
+        else:
+            holder[written] = keys.get(holder.pop(at), unused)
+    renamed = {f"{path}.{field}": f"{path}.{written}"}
+    for trial in document["trials"]:
+        if trial.get("matrix"):
+            trial["matrix"] = {renamed.get(name, name): values for name, values in trial["matrix"].items()}
 
 
-def _slots(document: object, field: str) -> Iterator[_Slot]:
-    """Yield the places of a field of measured functions; a document that is no plan has fewer, or none."""
+def slots(document: object, path: str, field: str) -> Iterator[Slot]:
+    """
+    Yield the places of a field of the objects at a path of trials; a document that is no plan has fewer, or none.
+
+    Args:
+        document: a plan's.
+        path: such as `target.function`.
+        field: that names a file of this machine.
+    """
     for trial in objects(child(document, "trials")):
-        matrix = child(trial, "matrix")
-        for function in measured_functions(trial):
-            if isinstance(child(function, field), str):
-                yield _Slot(function, field)
-        values = child(matrix, f"{FUNCTION}.{field}")
+        for holder in objects_at(trial, path):
+            if isinstance(holder.get(field), str):
+                yield Slot(holder, field)
+        values = child(child(trial, "matrix"), f"{path}.{field}")
         for index, value in enumerate(values if isinstance(values, list) else ()):
             if isinstance(value, str):
-                yield _Slot(values, index)
+                yield Slot(values, index)
+
+
+def objects_at(trial: object, path: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects at a path of a trial: its own first, then those of its matrix, which may vary what is above."""
+    names = path.split(".")
+    yield from _below([trial], names)
+    for depth in range(1, len(names) + 1):
+        entries = objects(child(child(trial, "matrix"), ".".join(names[:depth])))
+        yield from _below(entries, names[depth:])
+
+
+def _below(found: list[Any], names: Sequence[str]) -> list[Any]:
+    for name in names:
+        found = [child(each, name) for each in found]
+    return objects(found)
 
 
 def child(value: Any, name: str) -> Any:  # noqa: ANN401 -- any JSON

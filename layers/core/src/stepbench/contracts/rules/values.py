@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 RESERVED = {"dynamodb": "pk", "postgresql": "key"}
 """The attribute or column of the key, by store."""
+SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+"""Of each table of PostgreSQL's (its documentation, "System Columns"): no other column may have such a name."""
 
 
 def values_rules(trial: TrialFields) -> Iterator[BrokenRule]:
@@ -37,6 +39,8 @@ def values_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         yield BrokenRule("record.identity", message, "Remove it.")
     if record.identity is not None and record.identity == RESERVED.get(target.store):
         yield BrokenRule("record.identity", "is the name of the key", "Give another name.")
+    if record.identity in SYSTEM_COLUMNS and target.rows_are == "columns":
+        yield BrokenRule("record.identity", "is the name of a system column of PostgreSQL", "Give another name.")
     if target.store == "etcd" and record.operation == "update":
         message = "have no place for an event's identity: the key of an update is one of several events', and a value "
         message += "is the row's alone"

@@ -67,7 +67,12 @@ class RowTable:
         return Statement(b"stepbench_insert_own_row", text.as_bytes(None), arguments, find_row)
 
     async def preload(self, connection: BoundedConnection, writes: Sequence[Request]) -> None:
-        """Write rows whose keys are not there."""
+        """
+        Write rows whose keys are not there.
+
+        Raises:
+            PlanError: the server takes a row for none of its types. PostgreSQL's message has the row, so is not shown.
+        """
         arguments = _named_row if self._named else _row
         rows = [[cell if cell is None else cell.decode() for cell in arguments(write)] for write in writes]
         places = [sql.Identifier(f"c{place}") for place in range(len(self._types))]
@@ -81,7 +86,12 @@ class RowTable:
             arrays=sql.SQL(", ").join([sql.SQL("%s::text[]")] * len(places)),
             places=sql.SQL(", ").join(places),
         )
-        await connection.execute(text, [list(column) for column in zip(*rows, strict=True)])
+        try:
+            await connection.execute(text, [list(column) for column in zip(*rows, strict=True)])
+        except psycopg.DataError as error:
+            message = f"have what the server does not take (SQLSTATE {error.sqlstate})"
+            remedy = "Give types of columns in record.values.types, such as text, or mend the rows."
+            raise PlanError([Problem("record.values", HIDDEN, message, remedy)]) from None
 
 
 def _row(request: Request) -> list[bytes | None]:
