@@ -127,6 +127,9 @@ def test_a_sandbox_reads_the_rows_of_a_trial_once_and_only_by_their_content(
     other = Scene({"rows": ROWS[:1]})
     assert trial_values(other.services.trial(other.ref), other.services) != found
     record = spec.offered.record
+    filler = spec.offered.model_copy(update={"record": record.model_copy(update={"values": None})})
+    assert trial_values(spec.model_copy(update={"plan": filler}), scene.services) is None
+    assert trial_values(spec, scene.services) is not found
     assert record.values is not None
     scene.services.runs.put_bytes("values/mine.json", b'[{"a": 1}]')
     named = record.model_copy(update={"values": record.values.model_copy(update={"key": "values/mine.json"})})

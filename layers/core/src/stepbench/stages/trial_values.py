@@ -25,6 +25,7 @@ def trial_values(spec: TrialSpec, services: Services) -> PreparedValues | None:
     """
     values = spec.offered.record.values if traits_of(spec.plan.experiment).by_trigger else None
     if values is None or values.key is None:
+        _latest.clear()  # a trial of filler has the sandbox's memory to itself
         return None
     from stepbench.workload.values import prepare_values  # noqa: PLC0415 -- no trial of filler waits for it
 
