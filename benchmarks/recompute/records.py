@@ -187,7 +187,8 @@ def accounting(trial: Trial, among: NDArray[np.bool_], *, measured: bool) -> dic
     rows |= {"leaked": arrived & ~trial.matching, "watch_gap": arrived & trial.get("watch_gap").astype(bool)}
     rows |= {name: among & trial.get(name).astype(bool) for name in ("late", "out_of_order")}
     counts = {name: int(chosen.sum()) for name, chosen in rows.items()}
-    counts["duplicates"] = int(np.maximum(trial.get("arrivals")[among] - 1, 0).sum())
+    times = "processings" if "processings" in trial.column else "arrivals"
+    counts["duplicates"] = int(np.maximum(trial.get(times)[among] - 1, 0).sum())
     counts["retried"] = int(trial.get("retried")[among].sum())
     return counts | {name: count if measured else 0 for name, count in trial.facts["beside"].items()}
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.samples.estimates import present
 from tests.samples.finished_trials import PHASES
-from tests.samples.measured_functions import MeasuredTrial
+from tests.samples.measured_functions import RETRY_S, MeasuredTrial
 
+from stepbench.analysis.thresholds import judge
 from stepbench.contracts.identity import EventId
+from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.records.formats.second_sources import RefusedDeliveries, RefusedDelivery
 from stepbench.records.storage import layout
 
@@ -25,6 +28,15 @@ class SilentTrial(MeasuredTrial):
     def _invoke_measured(self, number: int) -> None:
         took: dict[str, Any] = {"took_ns": 0} if number == 4 else {}
         self._invoke(1, number, **took)
+
+
+class RetryingTrial(MeasuredTrial):
+    """One batch fails, and is done at the second try."""
+
+    def _invoke_measured(self, number: int) -> None:
+        if number == 4:
+            self._invoke(1, number, error="KeyError")
+        self._invoke(1, number, after_s=RETRY_S if number == 4 else 0)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +56,26 @@ def test_windows_that_overlap_count_each_invocation_and_event_once() -> None:
     found = {caveat.kind: caveat for caveat in MeasuredTrial(phases=phases).result().summary.caveats}
     assert found["handler_errors"].text == _ERRORS
     assert found["handler_errors"].windows == (0, 1)
+
+
+def test_a_healthy_retry_is_no_duplicate() -> None:
+    """What failed came again, and was done once: neither a caveat nor a missed threshold says otherwise."""
+    result = RetryingTrial().result()
+    (window,) = result.summary.windows
+    assert (present(window.handler).failed_once, window.duplicates) == (10, 0)
+    assert present(result.summary.accounting).duplicates == 0
+    kinds = {caveat.kind for caveat in result.summary.caveats}
+    assert "handler_errors" in kinds
+    assert not kinds & {"duplicates", "processed_twice"}
+    (found,) = judge([parse_threshold("duplicates == 0")], [result.summary])
+    assert found.state == "passed"
+
+
+def test_what_is_processed_twice_is_a_duplicate_with_one_caveat(texts: dict[str, str]) -> None:
+    """The other would call all that was tried again duplicates."""
+    assert "duplicates" not in texts
+    (window,) = MeasuredTrial().result().summary.windows
+    assert window.duplicates == 10
 
 
 def test_an_invocation_that_never_ended_is_an_error_by_itself() -> None:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from tests.samples.estimates import present
 from tests.samples.records import column_header, etcd_plan, read_item, run_of, writer_rows
 
+from stepbench.errors import AccountingError
 from stepbench.records.formats.columns import ColumnFile
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.join.grid import build_grid
-from stepbench.records.join.trial import account, join
+from stepbench.records.join.trial import account, check, join
 from stepbench.records.storage.layout import attempt_id
 
 if TYPE_CHECKING:
@@ -108,11 +109,30 @@ def test_what_ends_after_the_drain_limit_has_failed() -> None:
 
 
 def test_accounting_counts_processings_beyond_the_first() -> None:
-    """Three deliveries did event 0, and one failed it; event 1 was never done."""
+    """Three deliveries did event 0, and one failed it, which is no duplicate; event 1 was never done."""
     items = [*(invocation(500 + number, 1, 0) for number in range(3)), invocation(900, 1, 0, 1, error="ValueError")]
     accounting = books(items)
-    assert (accounting.processed, accounting.processed_twice, accounting.duplicates) == (1, 2, 3)
+    assert (accounting.processed, accounting.processed_twice, accounting.duplicates) == (1, 2, 2)
     assert accounting.failed_in_handler == 1
+
+
+def test_a_try_after_a_failure_is_no_duplicate() -> None:
+    """Lambda's own retry, with the same request, and another batch; event 1 was done twice by one request."""
+    again = [invocation(500, 1, 0, error="KeyError", request="one"), invocation(900, 1, 0, request="one")]
+    failed = [invocation(500, 1, 2, error="KeyError"), invocation(900, 1, 2, error="KeyError"), invocation(950, 1, 2)]
+    twice = [invocation(600, 1, 1, request="two"), invocation(700, 1, 1, request="two")]
+    found = joined([*again, *failed, *twice])
+    assert (found.duplicates.tolist(), found.retried.tolist()) == ([0, 1, 0, 0], [0, 1, 0, 0])
+    assert found.arrivals.tolist() == [2, 2, 3, 0]
+    accounting = account(found, found.offered)
+    assert (accounting.duplicates, accounting.processed_twice, accounting.retried) == (1, 1, 1)
+
+
+def test_an_accounting_with_other_duplicates_does_not_balance() -> None:
+    """A measured function's are what it processed again, and nothing else."""
+    good = books([invocation(500, 1, 0), invocation(600, 1, 0)])
+    with pytest.raises(AccountingError, match="duplicates = processed twice"):
+        check(good.model_copy(update={"duplicates": 2}))
 
 
 def test_other_trials_have_no_such_columns() -> None:

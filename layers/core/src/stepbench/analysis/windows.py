@@ -102,10 +102,10 @@ class MeasuredWindow:
         return ((part, self._held[place]) for part, place in self._places())
 
     def count_duplicates(self) -> int | None:
-        """Return how many arrivals of its events came after their first; None where nothing is to arrive."""
+        """Return how many duplicates its events have (see `Joined.duplicates`); None where nothing is to arrive."""
         if not self._arrives:
             return None
-        return sum(int(part.first_arrivals.repeats[self._inside(part)[0]].sum()) for part in self._events.parts())
+        return sum(int(part.duplicates[self._inside(part)[0]].sum()) for part in self._events.parts())
 
     def count_lost(self, cut_off_ns: int | None) -> int | None:
         """

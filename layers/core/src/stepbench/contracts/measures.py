@@ -225,7 +225,11 @@ class WindowResult(Contract):
         ge=0,
         description="Acknowledged and not arrived by the drain limit; None for operations, and of an older version.",
     )
-    duplicates: int | None = Field(default=None, ge=0, description="Arrivals after an event's first; None as `lost`.")
+    duplicates: int | None = Field(
+        default=None,
+        ge=0,
+        description="Arrivals after an event's first, in a measured function processings; None as `lost`.",
+    )
     offered_per_s: float
     achieved_per_s: float
     kept_up_per_s: float | None = Field(

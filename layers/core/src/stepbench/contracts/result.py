@@ -138,7 +138,11 @@ class Accounting(Contract):
     leaked: int = Field(default=0, ge=0, description="Of those that arrived: not to pass the filter.")
     cut_off: int = Field(default=0, ge=0, description="Acknowledged, not arrived when a stopped trial ended.")
     watch_gap: int = Field(default=0, ge=0, description="Of those that arrived: acknowledged while nobody watched.")
-    duplicates: int = Field(ge=0, description="Arrivals of an event after its first, Lambda retries included.")
+    duplicates: int = Field(
+        ge=0,
+        description="Arrivals of an event after its first, Lambda retries included; in a measured function only those "
+        "that processed it again.",
+    )
     retried: int = Field(default=0, ge=0, description="Of the duplicates: same request id, so Lambda's own retry.")
     out_of_order: int = Field(ge=0, description="First arrivals with a smaller sequence than one before, per writer.")
     late: int = Field(default=0, ge=0, description="Arrived, but after the drain limit: counted as not arrived.")

@@ -62,7 +62,12 @@ _ARRIVALS = (
     Column("t3_ns", "int64", "ns", "The store's own time of the event.", "not arrived, or the store reports none"),
     Column("t4_ns", "int64", "ns", "First arrival: the receiver's first statement, by its clock.", "not arrived"),
     Column("matching", "bool", "yes or no", "To pass the trigger's filter; yes where there is none."),
-    Column("arrivals", "int32", "count", "Deliveries, the first included; duplicates are those after it."),
+    Column(
+        "arrivals",
+        "int32",
+        "count",
+        "Deliveries, the first included; duplicates come after it, or are `processings`.",
+    ),
     Column("retried", "int32", "count", "Of the duplicates, Lambda's own retries."),
     Column("late", "bool", "yes or no", "First delivered after the drain limit: counts as not arrived."),
     Column("out_of_order", "bool", "yes or no", "Arrived after an event of its writer that was due later."),

@@ -163,6 +163,11 @@ def find_duplicates(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
             text = f"{counted(twice, 'operation', 'was', 'were')} sent by two attempts of a writer."
             yield Caveat(kind="duplicates", text=text, remedy="The earlier attempt's count; look why it was repeated.")
         return
+    if evidence.joined.processing is not None:  # what it processed again has a caveat of its own
+        if twice:
+            text = f"{counted(twice, 'event', 'was', 'were')} sent by two attempts of a writer."
+            yield Caveat(kind="duplicates", text=text, remedy="The earliest arrival counts; look why it was repeated.")
+        return
     if duplicates or twice:
         retried = findings.total("retried")
         text = f"Repeated deliveries: {count(duplicates)} ({count(retried)} of them Lambda's own retries)"

@@ -32,11 +32,11 @@ class Joined:
 
     slot: number in the grid. attempt: `NO_ATTEMPT` where neither row nor arrival has it. error: index into `errors`.
     t4_ns, t3_ns, batch, batch_index, cold: of the first arrival; batch and batch_index are all 0 unless details were
-    asked for, and t3_ns unless event times were. arrivals: how many, the first included. retried: how many of them are
-    Lambda's retries. late: the first came after `limit_ns`, and somebody watched. disorder: it arrived after an event
-    of the same writer that stands later in the schedule. watch_gap: nobody watched when it was acknowledged, so its t4
-    is when the watch was taken up again. item: with which it came first, a row of the trial's `ItemColumns`, where
-    batches were asked for.
+    asked for, and t3_ns unless event times were. arrivals: how many, the first included. retried: how many duplicates
+    are Lambda's retries. late: the first came after `limit_ns`, and somebody watched. disorder: it arrived after an
+    event of the same writer that stands later in the schedule. watch_gap: nobody watched when it was acknowledged, so
+    its t4 is when the watch was taken up again. item: with which it came first, a row of the trial's `ItemColumns`,
+    where batches were asked for.
 
     processing: when a measured function was done with each; None of a trial without one.
 
@@ -169,9 +169,15 @@ class Joined:
         return self.first_arrivals.repeats.astype(np.int64) + self.first_arrivals.has
 
     @property
+    def duplicates(self) -> NDArray[np.int64]:
+        """Return how often each arrived, or was processed by a measured function, after the first time."""
+        again = self.first_arrivals.repeats if self.processing is None else self.processing.again
+        return again.astype(np.int64)
+
+    @property
     def retried(self) -> NDArray[np.int64]:
-        """Return how many of these were Lambda's own retries."""
-        return self.first_arrivals.retried.astype(np.int64)
+        """Return how many of these were Lambda's own retries; of a measured function at most."""
+        return np.minimum(self.first_arrivals.retried.astype(np.int64), self.duplicates)
 
     @property
     def arrived(self) -> NDArray[np.bool_]:

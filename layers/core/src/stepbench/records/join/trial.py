@@ -23,7 +23,8 @@ The rules, beyond reading what is there:
   `records.join.arrivals`).
 - An arrival after the drain limit (counted from the last acknowledgement, or from the last t0 that may have been
   sent) is late, which is to say: not arrived. One in a watch gap is not: nobody was there to see it in time.
-- What a measured function ended after the drain limit is not processed, likewise (see `records.join.processing`).
+- What a measured function ended after the drain limit is not processed, likewise (see `records.join.processing`). Its
+  duplicates are processings after the first: what comes again because it failed is none.
 
 Files and items are taken in one after the other and none is kept; a column is as narrow as what it holds. A part of the
 events has the same columns as the whole, so that an analysis goes through ten million of them a cache-full at a time.
@@ -201,8 +202,8 @@ def _counts(part: Joined, among: NDArray[np.bool_], cut_off_ns: int | None) -> d
         "held_back": int(np.count_nonzero(filtered & (outcome == Outcome.OK) & ~arrived)) if part.grid.arrives else 0,
         "leaked": int(np.count_nonzero(filtered & arrived)),
         "watch_gap": int(np.count_nonzero(arrived & part.watch_gap)),
-        "duplicates": int(part.first_arrivals.repeats[among].sum()),
-        "retried": int(part.first_arrivals.retried[among].sum()),
+        "duplicates": int(part.duplicates[among].sum()),
+        "retried": int(part.retried[among].sum()),
         "out_of_order": int(np.count_nonzero(part.disorder & among)),
         "late": int(np.count_nonzero(part.late & among)),
         **_processed(part, among),
@@ -249,7 +250,8 @@ def check(found: Accounting) -> None:
         "retried <= duplicates": found.retried <= found.duplicates,
         "received = processed + failed in the handler": found.processed is None
         or found.received == found.processed + found.failed_in_handler,
-        "processed twice <= duplicates": found.processed_twice <= found.duplicates,
+        "duplicates = processed twice, in a measured function": found.processed is None
+        or found.duplicates == found.processed_twice,
     }
     broken = [equation for equation, holds in equations.items() if not holds]
     if broken:
