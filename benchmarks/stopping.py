@@ -21,7 +21,8 @@ import numpy as np
 import scipy
 from benchmarks.coverage import ar1_series
 
-from stepbench.analysis.precision import SETTLE_S, next_look_s, relative_width
+from stepbench.analysis.impossible import SETTLE_S
+from stepbench.analysis.precision import next_look_s, relative_width
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.phase import LoadStep, Phase, Until
 from stepbench.stages.check_precision import STOP_LEAD_S

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.samples.comparisons import SHORT, estimate, run, trial, window
+from tests.samples.operations import operation_results
 
 from stepbench.analysis.judged import cost_per_million, first_sentence, judged_over_runs
 from stepbench.analysis.run_comparison import Selected, compare_summaries
@@ -151,6 +152,31 @@ def test_windows_of_one_trial_have_no_cost_of_their_own() -> None:
     one = trial("etcd", window(estimate(5), "before"), window(estimate(9), "after"))
     (found,) = plan_verdicts([one], judge=parse_judge("cost"))
     assert found.text.startswith("Not decided: cost cannot be compared (known of whole trials alone); slower at p50")
+
+
+@pytest.mark.parametrize(
+    ("judge", "known"),
+    [("throughput", False), ("cost", False), ("lost", False), ("lateness p99", False), ("p99", True), ("errors", True)],
+)
+def test_one_kind_of_operation_is_judged_by_what_is_known_of_it(judge: str, known: bool) -> None:  # noqa: FBT001
+    """Its reads have no throughput and no cost of their own: to say those of all together would be wrong."""
+    trials = [result.summary for result in operation_results()]
+    kinds = [each for each in plan_verdicts(trials, judge=parse_judge(judge)) if each.kind is not None]
+    plain = [each for each in plan_verdicts(trials) if each.kind is not None]
+    assert kinds
+    assert {each.judged for each in kinds} == {judge if known else ""}
+    assert ([each.text for each in kinds] == [each.text for each in plain]) is not known
+    assert all(each.effects[0].measure == (judge if known else "p50") for each in kinds)
+
+
+def test_operations_lose_nothing() -> None:
+    """Nothing delivers them: neither an answer nor a comparison has a share of lost ones."""
+    trials, asked = [result.summary for result in operation_results()], parse_judge("lost")
+    own = trials[0]
+    assert first_sentence(asked, [(own, own.windows[0])]) == "Lost: not measured. "
+    found = [each for each in plan_verdicts(trials, judge=asked) if each.kind is None]
+    assert {each.effects[0].a.value for each in found} == {None}
+    assert found[0].text.startswith("Not decided: lost cannot be compared (not measured)")
 
 
 def test_runs_are_compared_by_what_the_newer_one_is_judged_by() -> None:

@@ -8,9 +8,12 @@ import pytest
 from tests.samples.comparisons import estimate, etcd, run, trial, window
 from tests.samples.estimates import present
 
+from stepbench.analysis.effects import has_regressed
 from stepbench.analysis.run_comparison import Selected, compare_summaries
+from stepbench.contracts.across_trials import Effect
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat
+from stepbench.contracts.threshold_grammar import parse_judge
 from stepbench.report.verdicts import describe_outcome
 
 if TYPE_CHECKING:
@@ -41,6 +44,23 @@ def test_what_is_shown_has_to_lie_beyond_the_tolerance(tolerance: float, passed:
     assert present(found.verdicts[0].effect("p50")).finding == "higher"
     assert found.passed is passed
     assert (len(found.a), found.verdicts[0].over_runs) == (3, True)
+
+
+@pytest.mark.parametrize("measure", ["max", "response max", "cost"])
+def test_twice_as_much_of_what_one_run_does_not_show_is_no_question(measure: str) -> None:
+    """Neither a regression, nor a sign that there is none."""
+    twice = Estimate(value=2, reason="one run")
+    effect = Effect(measure=measure, a=estimate(1), b=estimate(2), ratio=twice, finding="unknown")
+    assert has_regressed(effect, 0.05) is None
+    assert has_regressed(effect.model_copy(update={"finding": "higher"}), 0.05)
+
+
+@pytest.mark.parametrize("judge", ["max", "response max"])
+def test_what_single_runs_cannot_show_is_no_regression_and_no_pass(judge: str) -> None:
+    """Three runs of each would; until then there is no such question."""
+    a, b = (run(etcd(ms)).model_copy(update={"judge": parse_judge(judge)}) for ms in (1.0, 3.0))
+    effect = compare_summaries(Selected([a]), Selected([b]), 0.05).verdicts[0].effects[0]
+    assert (effect.measure, effect.finding, effect.regressed) == (judge, "unknown", None)
 
 
 def test_losses_and_errors_regress_as_soon_as_more_of_them_are_shown() -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 
-from tests.samples.comparisons import estimate, etcd_verdicts
+from tests.samples.comparisons import estimate, etcd_verdicts, trial, window
+from tests.samples.operations import operation_results
 from tests.samples.results import sample_manifest, sample_results, sample_summary
 
+from stepbench import digits
+from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.result import RunSummary
+from stepbench.contracts.threshold_grammar import parse_judge
 from stepbench.experiments.report.page import render_page
+from stepbench.report import document as doc
 from stepbench.report.verdicts import (
     describe_few_runs,
     effect_rows,
@@ -16,6 +21,7 @@ from stepbench.report.verdicts import (
     format_result,
     of_settings,
     verdict_lines,
+    verdict_table,
 )
 
 
@@ -106,6 +112,39 @@ def test_all_that_was_found_is_a_folded_table() -> None:
     page = render_page(run, sample_results(), sample_manifest())
     (table,) = re.findall(r'<details class="fold effect-table">(.*?)</details>', page, re.DOTALL)
     assert [measure for measure, *_ in rows] == re.findall(r'<th scope="row">([^<]*)</th>', table)
+
+
+def test_shares_that_a_run_is_judged_by_stand_with_their_difference() -> None:
+    """There is no ratio of none to some: the leading column would be empty."""
+    clean, failing = (trial(name, window(estimate(1), sent=1_000, failed=n), store=name, index=n)
+                      for name, n in (("a", 0), ("b", 50)))  # fmt: skip
+    table = verdict_table(plan_verdicts([clean, failing], judge=parse_judge("errors")))
+    ((row,),) = (body.rows for body in table.bodies)
+    cell = row.cells[3]
+    assert cell.line == "5.0 points [3.8, 6.5]"
+    assert (cell.data["metric"], cell.data["value"], cell.data["unit"]) == ("errors.difference", 0.05, "points")
+
+
+def test_kinds_without_the_measure_have_a_row_of_the_same_columns() -> None:
+    """Throughput is of all kinds together: the others have a dash there, and their quantiles."""
+    trials = [result.summary for result in operation_results()]
+    verdicts = plan_verdicts(trials, judge=parse_judge("throughput"))
+    table = verdict_table([*(each for each in verdicts if each.kind), *verdicts])
+    ((first, *others),) = (body.rows for body in table.bodies)
+    assert {len(row.cells) + 1 for row in (first, *others)} == {len(table.columns)}
+    assert [column.heading for column in table.columns[2:7]] == [
+        *("throughput, first", "throughput, second"),
+        *("throughput", "p50", "p90"),
+    ]
+    assert [doc.plain(cell.text) == digits.NONE for cell in first.cells[1:5]] == [True, True, True, False]
+
+
+def test_kinds_are_told_only_where_they_differ_from_one_another() -> None:
+    """What all together are judged by is no measure of that."""
+    (one,) = etcd_verdicts("writers", 1)
+    whole = one.model_copy(update={"judged": "throughput", "text": "writers 2 has a higher throughput: 2 against 1/s."})
+    read, insert = (one.model_copy(update={"kind": kind}) for kind in ("read", "insert"))
+    assert first_reported([whole, read, insert], 8) == [whole]
 
 
 def test_two_repeats_are_no_single_runs() -> None:

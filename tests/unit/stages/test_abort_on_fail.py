@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from tests.samples.finished_trials import FinishedTrial
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import START_NS, FakeClock
@@ -26,6 +27,8 @@ from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.experiments.report.headline import describe_window, headline_lines
 from stepbench.model.request import Outcome
 from stepbench.planning import expand
+from stepbench.planning.limits import check_budget
+from stepbench.planning.quotas import history_events
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
 from stepbench.report import document as doc
@@ -228,6 +231,48 @@ def test_the_trial_adds_up_and_says_when_and_why_it_ended() -> None:
     assert section is not None
     assert f"s3 {ended.text}" in [doc.plain(part.text) for part in section.parts if isinstance(part, doc.Sentence)]
     assert "steady ended after 65 s: p99 < 50 ms could not be kept any more" in headline_lines(summary)[-1]
+
+
+@pytest.mark.parametrize("phases", [1, 2, 7, 40])
+def test_calls_are_as_many_as_are_planned_for_at_most(phases: int) -> None:
+    """History and costs are planned with them: a phase that goes on to its end without a look is the longest."""
+    load = [{"rate_per_s": 1, "duration_s": 600}]
+    running = Running("p99 < 50 ms", phases=[{"name": f"phase-{n}", "load": load} for n in range(phases)])
+    running.records.plan_phase(0)
+    calls, done = 0, False
+    while not done:
+        answer = running.check()
+        calls, done = calls + 1, answer.done
+        running.clock.advance(max(0, round(answer.next_at.timestamp() * SECOND_NS) - running.clock.now_ns()))
+    assert calls * phases <= running.plan.most_checks(aborts=True)
+    assert running.plan.most_checks(aborts=True) <= max(30, phases) + phases
+    assert running.plan.most_checks(aborts=False) == 0
+
+
+def test_checks_of_thresholds_are_in_history_and_costs() -> None:
+    """They are calls of a function, and states of a machine, like looks at a quantile."""
+    assert history_events(small_plan(), aborts=True) > history_events(small_plan())
+    (quiet,), (asked,) = (expand(small_run(abort_on_fail=aborts), "run-1") for aborts in (False, True))
+    assert asked.estimate_usd > quiet.estimate_usd
+    assert check_budget(small_run(abort_on_fail=True)) > check_budget(small_run(abort_on_fail=False))
+
+
+def test_a_trial_whose_history_has_no_room_for_checks_is_refused() -> None:
+    """Without abort_on_fail it fits: the remedy says so."""
+    load = [{"rate_per_s": 1, "duration_s": 10}]
+    until = {"relative_width": 0.1, "max_events": 100}
+    phases = [{"name": f"phase-{n}", "load": load, "until": until} for n in range(80)]
+    trial = {"target": {"store": "s3"}, "phases": phases, "drain_limit_s": 80}
+    plan = {"name": "plan", "trials": [trial]}
+    Plan.model_validate(plan)
+    with pytest.raises(ValidationError, match=r"one execution's history.*without abort_on_fail"):
+        Plan.model_validate({**plan, "abort_on_fail": True})
+
+
+def small_run(*, abort_on_fail: bool) -> Plan:
+    """Return a plan of one trial."""
+    trials = [{"target": {"store": "s3"}, "phases": PHASES}]
+    return Plan.model_validate({"name": "plan", "trials": trials, "abort_on_fail": abort_on_fail})
 
 
 def test_only_a_plan_that_asks_for_it_ends_its_trials() -> None:

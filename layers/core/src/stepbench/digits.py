@@ -44,6 +44,8 @@ PER_MINUTE = Unit("/min", 1.0)
 """A rate is so many a minute."""
 PER_CENT = Unit("%", 100.0)
 """A share is shown so."""
+POINTS = Unit("points", 100.0)
+"""So a difference of two shares, which is no share of either."""
 USD_PER_MILLION = Unit("USD per million", 1.0)
 MIB_PER_S = Unit("MiB/s", 1.0)
 PLAIN = Unit("", 1.0)

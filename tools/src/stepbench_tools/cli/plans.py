@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import textwrap
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.errors import PlanError, Problem
@@ -173,8 +174,11 @@ def _numbers(checked: _Checked, plan: Plan, *, remote: bool) -> dict[str, Any]:
 
     trials = [trial.plan for trial in expanded(plan)]
     place = AWS if remote else LOCAL
-    spent = sum(estimate(trial).total_usd for trial in trials)
-    here = {} if remote else {"here_usd": round(sum(estimate(trial, LOCAL.assumed).total_usd for trial in trials), 4)}
+    spent, spent_here = (
+        sum(estimate(trial, replace(each.assumed, aborts=plan.abort_on_fail)).total_usd for trial in trials)
+        for each in (AWS, LOCAL)
+    )
+    here = {} if remote else {"here_usd": round(spent_here, 4)}
     return {
         "trials": len(trials),
         "events": sum(trial.events for trial in trials),

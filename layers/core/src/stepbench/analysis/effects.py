@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.across_trials import Effect, Finding
 from stepbench.contracts.measures import Estimate, KindName, Latency, WindowResult
+from stepbench.contracts.thresholds import COST
 from stepbench.digits import MOST_TIMES_LONGER, TIMES, times_longer
 from stepbench.stats.over_runs import (
     MIN_RUNS,
@@ -136,8 +137,8 @@ def finding_of(found: Estimate, *, over_runs: bool) -> Finding:
 
 
 def has_regressed(effect: Effect, tolerance: float) -> bool | None:
-    """Return whether an effect is shown to be for the worse, beyond the tolerance; a maximum shows nothing."""
-    if effect.measure == "max" and effect.finding == "unknown":
+    """Return whether an effect is for the worse, beyond the tolerance; maximum and cost of few runs show nothing."""
+    if effect.finding == "unknown" and effect.measure.rpartition(" ")[2] in {"max", COST}:
         return None
     if effect.ratio is None or (effect.ratio.value is None and effect.finding == "higher"):
         return effect.finding == "higher"

@@ -17,7 +17,7 @@ from stepbench import digits
 from stepbench.analysis import latency
 from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
 from stepbench.contracts.experiment import QUANTILES, measure_of
-from stepbench.contracts.phase import MAX_PRECISION_CHECKS
+from stepbench.contracts.phase import SHORTEST_CHECK_PAUSE_S
 from stepbench.contracts.threshold_grammar import parse_threshold
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 SETTLE_S = 15.0
 """What was due, or arrived, is in the records so much later: a flush interval of the writers, and time for the file and
 for arrivals."""
-SHORTEST_PAUSE_S = 5.0
-"""Between two calls for a phase: each reads all records."""
 _UPPER = ("<", "<=")
 _NEEDS_ARRIVAL = frozenset({"latency", "response", "after_ack"})
 """Times of a trigger that end when it arrives."""
@@ -49,10 +47,8 @@ class Impossible(NamedTuple):
 
 
 def check_pause_s(spec: TrialSpec, phase: int) -> float:
-    """Return how long after a check the next one is due: all checks of a trial fit into its machine's history."""
-    phases = sum(spec.may_abort(number) for number in range(len(spec.offered.phases)))
-    checks = max(1, MAX_PRECISION_CHECKS // max(1, phases))
-    return max(SHORTEST_PAUSE_S, spec.offered.phases[phase].length_s / checks)
+    """Return how long after a check the next is due: all of a trial fit into its history, which has `most_checks`."""
+    return max(SHORTEST_CHECK_PAUSE_S, spec.offered.phases[phase].length_s / spec.offered.threshold_checks)
 
 
 def find_impossible(spec: TrialSpec, joined: Joined, phase: int, start_ns: int, now_ns: int) -> Impossible | None:

@@ -15,13 +15,13 @@ from stepbench.analysis.thresholds import latency_of, of_latency
 from stepbench.contracts.across_trials import Effect
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.thresholds import COST, SHARED, THROUGHPUT
+from stepbench.contracts.thresholds import COST, OF_KINDS, SHARED, THROUGHPUT
 from stepbench.stats.over_runs import MIN_RUNS, mean_over_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.measures import KindName, WindowResult
     from stepbench.contracts.result import TrialSummary
     from stepbench.contracts.thresholds import Judge, Shared
 
@@ -33,13 +33,16 @@ _BY_RUNS = {NO_LIMIT, ONE_RATE, ONE_COST}
 _OVER_RUNS = f"{MIN_RUNS} runs of it (repeats) have one"
 
 
+def judge_of_kind(judge: Judge | None, kind: KindName | None) -> Judge | None:
+    """Return what a comparison is judged by; None of one kind of operation, where that is known of all together."""
+    return judge if kind is None or (judge is not None and judge.measure in OF_KINDS) else None
+
+
 def judged_over_runs(judge: Judge, runs: Sequence[tuple[TrialSummary, WindowResult]]) -> Estimate:
     """Return the measure in one window of a trial's runs, one at least: their geometric mean, of shares the sum's."""
     windows = [window for _, window in runs]
     if (shared := _shared(judge)) is not None:
-        if shared == "lost" and any(window.operations for window in windows):
-            return Estimate(value=None, reason=NOT_MEASURED)
-        return share(shared, Runs(windows))
+        return _nothing(NOT_MEASURED) if _never_arrives(shared, windows) else share(shared, Runs(windows))
     found = runs_judged(judge, Runs(windows, None, [cost_per_million(trial) for trial, _ in runs]))
     if len(found) == 1:
         return found[0]
@@ -53,9 +56,9 @@ def cost_per_million(trial: TrialSummary) -> Estimate:
     cost, accounts = trial.cost_usd, [each for each in (trial.accounting, trial.warm_up) if each is not None]
     sent = sum(each.sent for each in accounts)
     if cost.actual is None or not sent:
-        return Estimate(value=None, reason="nothing was counted")
+        return _nothing("nothing was counted")
     if missing := {"store", "trigger"} & set(cost.incomplete):
-        return Estimate(value=None, reason=f"not all of {digits.listed(sorted(missing))} is known")
+        return _nothing(f"not all of {digits.listed(sorted(missing))} is known")
     return Estimate(value=cost.of("store", "trigger") / sent * _MILLION, reason=ONE_COST)
 
 
@@ -122,6 +125,15 @@ def _shared(judge: Judge) -> Shared | None:
     return next((each for each in SHARED if each == judge.statistic), None)
 
 
+def _never_arrives(shared: Shared, windows: Sequence[WindowResult]) -> bool:
+    """Return whether events are to be counted as lost that nothing delivers: operations."""
+    return shared == "lost" and any(window.operations for window in windows)
+
+
+def _nothing(reason: str) -> Estimate:
+    return Estimate(value=None, reason=reason)
+
+
 def runs_judged(judge: Judge, runs: Runs) -> list[Estimate]:
     """Return each run's estimate of what is no share; none where the runs' costs are not known apart."""
     match judge.statistic:
@@ -136,7 +148,7 @@ def runs_judged(judge: Judge, runs: Runs) -> list[Estimate]:
 def _of_window(judge: Judge, window: WindowResult, runs: Runs, statistic: str) -> Estimate:
     latency = latency_of(judge.time, window, window.of_kind(runs.kind))
     if latency is None:
-        return Estimate(value=None, reason=NOT_MEASURED)
+        return _nothing(NOT_MEASURED)
     if statistic in QUANTILES:
         found: Estimate = getattr(latency, statistic)
         return found
@@ -146,10 +158,13 @@ def _of_window(judge: Judge, window: WindowResult, runs: Runs, statistic: str) -
 
 def _effect(judge: Judge, b: Runs, a: Runs, *, paired: bool) -> Effect:
     if (shared := _shared(judge)) is not None:
+        if _never_arrives(shared, (*b.windows, *a.windows)):
+            nothing = _nothing(NOT_MEASURED)
+            return Effect(measure=shared, a=nothing, b=nothing, difference=nothing, finding="unknown")
         return compare_shares(shared, b, a)
     sides = runs_judged(judge, b), runs_judged(judge, a)
     if not all(sides):
-        nothing = Estimate(value=None, reason=WHOLE_TRIALS)
+        nothing = _nothing(WHOLE_TRIALS)
         return Effect(measure=judge.name, a=nothing, b=nothing, ratio=nothing, finding="unknown")
     if judge.statistic in QUANTILES:
         return quantile_effect(judge.name, *sides, paired=paired)

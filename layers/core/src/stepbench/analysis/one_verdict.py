@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.analysis.effects import OF_INTEREST_WORDS, Runs, compare_runs, undecided_effects
-from stepbench.analysis.judged import cost_per_million, put_first, unit_of, what_decides
+from stepbench.analysis.judged import cost_per_million, judge_of_kind, put_first, unit_of, what_decides
 from stepbench.analysis.slow_spells import undecide_tails
 from stepbench.analysis.verdict_text import (
     COMPARED_WORDS,
@@ -48,6 +48,7 @@ def judged_effects(
     judge: Judge | None, a: Runs, b: Runs, spells: Spells, *, paired: bool = False
 ) -> tuple[Effect, ...]:
     """Return the effects of b against a, that on what the run is judged by first; of tails what spells leave."""
+    judge = judge_of_kind(judge, b.kind)
     effects = put_first(judge, compare_runs(b, a, paired=paired), b, a, paired=paired)
     return undecide_tails(effects, *spells)
 
@@ -70,6 +71,7 @@ def make_verdict(  # noqa: PLR0913 -- what a comparison is made of
     `unlike` says why nothing is decided, though there are numbers on both sides; it is empty where they are alike.
     """
     effects = undecided_effects(effects, unlike) if unlike else effects
+    judge = judge_of_kind(judge, kind)
     return Verdict(
         aspect=aspect,
         subject=f"{subject}, {kind.replace('_', '-')}" if kind else subject,
@@ -107,7 +109,7 @@ def describe_judged(effects: Sequence[Effect], names: Names, cause: OtherCause |
 
 def _begin(own: Effect, others: Sequence[Effect], names: Names, cause: OtherCause | None) -> str:
     """Return what came of the measure itself, or why nothing did and which run would decide it."""
-    if own.measure in SHARED:
+    if own.measure in SHARED and None not in {own.a.value, own.b.value}:
         if own.a.value == own.b.value == 0:
             return f"{names.b} is the same in {own.measure}: none on either side"
         return f"{names.b} has {describe_share(own)}"

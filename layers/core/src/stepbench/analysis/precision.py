@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.findings import STOPPED_REMEDY
-from stepbench.analysis.impossible import SETTLE_S, SHORTEST_PAUSE_S, Impossible, ended_text
+from stepbench.analysis.impossible import SETTLE_S, Impossible, ended_text
 from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.findings import FoundRate, StoppedPhase
-from stepbench.contracts.phase import LoadStep, PrecisionLook, PrecisionLooks, Window
+from stepbench.contracts.phase import SHORTEST_CHECK_PAUSE_S, LoadStep, PrecisionLook, PrecisionLooks, Window
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.digits import counted
@@ -97,7 +97,7 @@ def next_look_s(phase: Phase, at_s: float) -> float:
     By the schedule and not by what came of it: a store that answers nothing is looked at as often as another.
     """
     more_s = (GROWTH - 1) * phase.events_by(at_s) / phase.steps[-1].rate_per_s
-    return at_s + max(more_s, SHORTEST_PAUSE_S) + SETTLE_S
+    return at_s + max(more_s, SHORTEST_CHECK_PAUSE_S) + SETTLE_S
 
 
 def shorten_plan(plan: TrialPlan, evidence: Evidence) -> TrialPlan:

@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.effects import COMPARED_QUANTILES, closed_loop
-from stepbench.analysis.judged import runs_judged
+from stepbench.analysis.judged import judge_of_kind, runs_judged
 from stepbench.analysis.one_verdict import runs_of
 from stepbench.analysis.pairs import Group, find_groups
 from stepbench.analysis.slow_spells import UNDECIDED, may_be_caused, spells_of
 from stepbench.analysis.verdicts import common_kinds
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import MOST_RUNS, RunSeries, Series, SeriesRun, SeriesValue
-from stepbench.contracts.thresholds import OF_KINDS, SHARED, THRESHOLD_QUANTILES, THROUGHPUT, Judge
+from stepbench.contracts.thresholds import SHARED, THRESHOLD_QUANTILES, THROUGHPUT, Judge
 from stepbench.stats.over_runs import mean_over_runs
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ def _values(group: Group, judge: Judge | None) -> Iterator[SeriesValue]:
         first = judge if judge is not None and judge.statistic not in SHARED else None
         for kind in (None, *common_kinds(windows, windows)):
             quantiles = [Judge(statistic=name) for name in COMPARED_QUANTILES]
-            if first is not None and (kind is None or first.measure in OF_KINDS):
-                quantiles = [first, *(each for each in quantiles if each != first)]
+            if (own := judge_of_kind(first, kind)) is not None:
+                quantiles = [own, *(each for each in quantiles if each != own)]
             for each in quantiles:
                 found = runs_judged(each, runs_of(group, place, kind))
                 estimates = [

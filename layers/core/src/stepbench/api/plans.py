@@ -53,7 +53,7 @@ def list_presets(settings: Settings) -> PlanList:
     for question in questions():
         for name in question.presets:
             plan, trials = parse_expanded(find_preset(name))
-            known = expected([trial.plan for trial in trials], settings)
+            known = expected([trial.plan for trial in trials], settings, aborts=plan.abort_on_fail)
             found.append(
                 PlanInfo(
                     name=name,
@@ -91,7 +91,7 @@ def validate(request: RunRequest, services: Services) -> Validation:
         PlanError: it is refused; with every problem.
     """
     found = admitted(request, services.settings, services.runs.find_rows)
-    known = expected([trial.plan for trial in found.trials], services.settings)
+    known = expected([trial.plan for trial in found.trials], services.settings, aborts=found.plan.abort_on_fail)
     return Validation(plan=found.plan.name, budget_usd=found.plan.budget_usd, **known._asdict())
 
 

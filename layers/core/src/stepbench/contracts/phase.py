@@ -19,7 +19,9 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
 MAX_EVENTS_PER_TRIAL = 20_000_000
 SLICE_S = 600
 MAX_PRECISION_CHECKS = 30
-"""Checks of one phase with `until`; they are made after each quarter more of its events."""
+"""Of one phase with `until`, after each quarter more of its events; of all phases that a threshold may end together."""
+SHORTEST_CHECK_PAUSE_S = 5.0
+"""Between two checks: each reads all records."""
 
 
 class LoadStep(RuledContract):

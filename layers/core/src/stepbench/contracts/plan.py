@@ -16,6 +16,7 @@ from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Until, Window
 from stepbench.contracts.published import Published
 from stepbench.contracts.rules import OWN_RULES, TRIAL_RULES
+from stepbench.contracts.rules.load import history_rules
 from stepbench.contracts.threshold_grammar import JudgeText, ThresholdText
 from stepbench.contracts.thresholds import DEFAULTS
 from stepbench.contracts.transfer.plan import TransferTrial
@@ -183,6 +184,7 @@ class Plan(RuledContract):
         yield from repeated_names("trials", [trial.name for trial in self.trials])
         yield from repeated_names("applications", [application.name for application in self.applications])
         yield from _size_rules(self)
+        yield from _abort_rules(self)
 
     @property
     def offered_trials(self) -> tuple[TrialPlan, ...]:
@@ -241,12 +243,9 @@ class TrialSpec(Contract):
     )
 
     def may_abort(self, phase: int) -> bool:
-        """Return whether a phase is ended by a threshold: it is measured, in open loop, and planned by itself."""
-        if not self.abort_on or not traits_of(self.plan.experiment).windows:
-            return False
-        plan = self.offered
-        alone = not plan.phases[phase].gapless and len(plan.planned_together(phase)) == 1
-        return alone and plan.phases[phase].measured and plan.phases[phase].closed is None
+        """Return whether a phase may be ended by a threshold."""
+        windows = traits_of(self.plan.experiment).windows
+        return bool(self.abort_on) and windows and self.offered.may_be_ended(phase)
 
     def may_end_early(self, phase: int) -> bool:
         """Return whether a phase may end before its schedule does."""
@@ -271,6 +270,14 @@ class TrialSpec(Contract):
     def ref(self) -> TrialRef:
         """Return the trial's name by which stages and records find what belongs to it."""
         return TrialRef(run_id=self.run_id, trial=self.index, tag=self.tag)
+
+
+def _abort_rules(plan: Plan) -> Iterator[BrokenRule]:
+    """Refuse trials whose machine has no room in its history for checks of thresholds, beside all else."""
+    for index, trial in enumerate(plan.trials if plan.abort_on_fail else ()):
+        if traits_of(trial.experiment).windows:
+            for rule in history_rules(offered_plan(trial), aborts=True):
+                yield rule._replace(at=f"trials[{index}].{rule.at}")
 
 
 def _size_rules(plan: Plan) -> Iterator[BrokenRule]:

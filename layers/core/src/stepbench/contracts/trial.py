@@ -11,7 +11,7 @@ from stepbench.contracts.base import BrokenRule, Contract, RuledContract
 from stepbench.contracts.dataflow.dag import Dag
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.identity import MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES, VALUE_ATTRIBUTE
-from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase
+from stepbench.contracts.phase import MAX_PRECISION_CHECKS, SHORTEST_CHECK_PAUSE_S, SLICE_S, LoadStep, Name, Phase
 from stepbench.contracts.published import Published
 from stepbench.contracts.target import Target
 from stepbench.contracts.values import RecordValues
@@ -204,6 +204,30 @@ class TrialFields(Contract):
         """Return the phase's number, and those of the phases that follow it without a gap."""
         later = range(phase + 1, len(self.phases))
         return range(phase, next((each for each in later if not self.phases[each].gapless), later.stop))
+
+    def may_be_ended(self, phase: int) -> bool:
+        """Return whether a threshold may end a phase: it is measured, in open loop, and planned by itself."""
+        planned = self.phases[phase]
+        alone = not planned.gapless and len(self.planned_together(phase)) == 1
+        return alone and planned.measured and planned.closed is None
+
+    @property
+    def threshold_checks(self) -> int:
+        """Return how often thresholds are checked in each phase that they may end: not more in many than in one."""
+        phases = sum(map(self.may_be_ended, range(len(self.phases))))
+        return max(1, MAX_PRECISION_CHECKS // max(1, phases))
+
+    def most_checks(self, *, aborts: bool) -> int:
+        """
+        Return how often `CheckPrecision` is called at most.
+
+        aborts: whether thresholds may end phases. The call with which each of these begins finds nothing to check.
+        """
+        checks = MAX_PRECISION_CHECKS * sum(phase.until is not None for phase in self.phases)
+        for phase in filter(self.may_be_ended, range(len(self.phases)) if aborts else ()):
+            pauses = math.ceil(self.phases[phase].length_s / SHORTEST_CHECK_PAUSE_S)
+            checks += 1 + min(pauses, self.threshold_checks)
+        return checks
 
     def concurrency(self, phase: int) -> int:
         """

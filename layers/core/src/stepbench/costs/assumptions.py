@@ -60,7 +60,8 @@ class Assumptions:
     stream is looked at; None where each event is an invocation. lanes: watchers that are there at once, for ready_s
     before each phase, and for all of the drain limit if `drains`. control_s: all other functions of a trial, in
     control_calls. around_s: a store is held before and after the load. search: the share of a search's probes, or
-    of what `until` may add, that is needed; its square root where None.
+    of what `until` may add, that is needed; its square root where None. aborts: of the plan, whether thresholds may end
+    phases, which are checked for it.
     """
 
     answer_s: Mapping[str, tuple[float, float]] | None
@@ -87,6 +88,7 @@ class Assumptions:
     has_load_host: bool = True
     row_s: float = 0
     store_per_s: Mapping[str, float] = field(default_factory=dict)
+    aborts: bool = False
 
     def answer_of(self, trial: TrialPlan) -> float:
         """Return how long an operation of the trial's mix takes, on average."""

@@ -211,12 +211,14 @@ def _transitions(trial: TrialPlan, assumed: Assumptions) -> int:
 
 
 def _checks(trial: TrialPlan, assumed: Assumptions) -> int:
-    """Count the checks of precision and utilisation, at most: utilisations may come late."""
+    """Count the checks of precision, thresholds and utilisation, at most: utilisations may come late."""
     measured = sum(phase.probe or phase.uses_found_rate for phase in trial.run_phases)
     until = [phase for phase in trial.phases if phase.until]
     if assumed.expected:
-        return sum(math.ceil(MAX_PRECISION_CHECKS * share_needed(trial, phase)) for phase in until) + 2 * measured
-    return MAX_PRECISION_CHECKS * len(until) + measured * (METRICS_WAIT_S // METRICS_LOOP_S)
+        looks = sum(math.ceil(MAX_PRECISION_CHECKS * share_needed(trial, phase)) for phase in until)
+        thresholds = trial.most_checks(aborts=assumed.aborts) - trial.most_checks(aborts=False)
+        return looks + thresholds + 2 * measured
+    return trial.most_checks(aborts=assumed.aborts) + measured * (METRICS_WAIT_S // METRICS_LOOP_S)
 
 
 def items(trial: TrialPlan) -> int:

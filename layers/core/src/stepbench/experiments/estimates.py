@@ -8,6 +8,7 @@ DAGs as they are taken to be, since nobody knows how long they are; `upper_bound
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stepbench.costs.assumptions import AWS, MOST
@@ -25,9 +26,13 @@ def estimate(trial: AnyTrial, assumed: Assumptions = AWS, region: str = DEFAULT_
     return experiment_of(trial.experiment).offering.estimate(trial, assumed, region, at_most=False)
 
 
-def budgeted(trial: AnyTrial, region: str = DEFAULT_REGION) -> CostEstimate:
-    """Return what a budget is held against: an upper bound, but for the time that tasks of DAGs take."""
-    return estimate(trial, MOST, region)
+def budgeted(trial: AnyTrial, region: str = DEFAULT_REGION, *, aborts: bool = False) -> CostEstimate:
+    """
+    Return what a budget is held against: an upper bound, but for the time that tasks of DAGs take.
+
+    aborts: whether thresholds may end the trial's phases.
+    """
+    return estimate(trial, replace(MOST, aborts=aborts), region)
 
 
 def upper_bound(trial: AnyTrial, region: str = DEFAULT_REGION) -> CostEstimate:

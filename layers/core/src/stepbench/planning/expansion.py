@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -65,6 +66,7 @@ def expand(
     Raises:
         PlanError: see `expanded`.
     """
+    assumed = replace(assumed, aborts=plan.abort_on_fail)
     return tuple(
         TrialSpec(
             run_id=run_id,

@@ -38,7 +38,7 @@ def check_budget(plan: Plan, trials: Sequence[Expanded] | None = None) -> float:
         PlanError: the cost is above `budget_usd`; names both numbers and the biggest line.
     """
     trials = expanded(plan) if trials is None else trials
-    estimates = [budgeted(trial.plan) for trial in trials]
+    estimates = [budgeted(trial.plan, aborts=plan.abort_on_fail) for trial in trials]
     total_usd = sum(each.total_usd for each in estimates)
     if total_usd <= plan.budget_usd:
         return total_usd

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.phase import MAX_PRECISION_CHECKS
+from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.plan import offered_plan
 from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
 from stepbench.contracts.target import DynamoDbTarget
@@ -81,32 +81,38 @@ class Quotas(NamedTuple):
     buckets: Mapping[str, Bucket] | None = None
 
 
-def check_quotas(trials: Sequence[Expanded], quotas: Quotas | None) -> None:
+def check_quotas(trials: Sequence[Expanded], quotas: Quotas | None, *, aborts: bool) -> None:
     """
     Refuse trials that need more than their account has; None is an emulator's, which has no account.
+
+    aborts: whether thresholds may end their phases.
 
     Raises:
         PlanError: with every trial that needs more.
     """
-    problems = [*_history_problems(trials)]
+    problems = [*_history_problems(trials, aborts=aborts)]
     if quotas is not None:
         problems += [*_sandbox_problems(trials, quotas), *_unit_problems(trials, quotas)]
         problems += orchestration_problems(trials, quotas.buckets or {})
     raise_problems(problems)
 
 
-def history_events(trial: AnyTrial) -> int:
-    """Return how many events the trial machine's history has, at most; writers have histories of their own."""
-    looks = MAX_PRECISION_CHECKS * sum(phase.until is not None for phase in trial.phases)
+def history_events(trial: AnyTrial, *, aborts: bool = False) -> int:
+    """
+    Return how many events the trial machine's history has, at most; writers have histories of their own.
+
+    aborts: whether thresholds may end its phases.
+    """
+    looks = offered_plan(trial).most_checks(aborts=aborts) if traits_of(trial.experiment).windows else 0
     looks += METRICS_WAIT_S // METRICS_LOOP_S * sum(phase.probe or phase.uses_found_rate for phase in trial.phases)
     rounds = LANES * trial.length_s / WATCH_S if trial.pull else 0
     states = STATES_PER_TRIAL + STATES_PER_PHASE * len(trial.phases) + STATES_PER_LOOK * (looks + rounds)
     return math.ceil(EVENTS_PER_STATE * states)
 
 
-def _history_problems(trials: Sequence[Expanded]) -> Iterator[Problem]:
+def _history_problems(trials: Sequence[Expanded], *, aborts: bool) -> Iterator[Problem]:
     for trial in trials:
-        events = history_events(trial.plan)
+        events = history_events(trial.plan, aborts=aborts)
         if events > HISTORY_EVENTS:
             message = (
                 f"would make some {events:,} events in the history of an execution, which takes {HISTORY_EVENTS:,}"

@@ -165,7 +165,7 @@ def run_record(
     run_id: str, request: RunRequest, found: Admitted, submitted_at: datetime, settings: Settings
 ) -> RunRecord:
     """Return what the register says of a run that was asked for, and may begin."""
-    known = expected([trial.plan for trial in found.trials], settings)
+    known = expected([trial.plan for trial in found.trials], settings, aborts=found.plan.abort_on_fail)
     return RunRecord(
         run_id=run_id,
         plan=found.plan.name,

@@ -6,7 +6,7 @@ Also, as pure functions of the queue's entries, who waits for whom there, and fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -69,15 +69,16 @@ class Expected(NamedTuple):
     estimate_usd: float
 
 
-def expected(trials: Sequence[AnyTrial], settings: Settings) -> Expected:
-    """Return what a run of these trials is expected to be on a stack."""
+def expected(trials: Sequence[AnyTrial], settings: Settings, *, aborts: bool) -> Expected:
+    """Return what a run of these trials is expected to be on a stack; `aborts`: thresholds may end their phases."""
     overheads = overheads_of(settings)
+    assumed = replace(overheads.assumed, aborts=aborts)
     return Expected(
         trials=len(trials),
         events=sum(trial.events for trial in trials),
         load_s=sum(offered_load_s(trial, overheads) for trial in trials),
         expected_s=run_s(trials, overheads),
-        estimate_usd=sum(estimate(trial, overheads.assumed).total_usd for trial in trials),
+        estimate_usd=sum(estimate(trial, assumed).total_usd for trial in trials),
     )
 
 

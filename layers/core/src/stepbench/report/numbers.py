@@ -34,6 +34,7 @@ UNITS: Mapping[str, digits.Unit | None] = {
     "clients": digits.Unit("clients", 1.0),
     "per_s": digits.PER_S,
     "share": digits.PER_CENT,
+    "points": digits.POINTS,
     "usd_per_million": digits.USD_PER_MILLION,
     "mib_per_s": digits.MIB_PER_S,
 }

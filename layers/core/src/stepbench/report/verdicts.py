@@ -165,6 +165,8 @@ def _reported(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
 
 def _differ(verdicts: Sequence[Verdict]) -> bool:
     """Return whether one comparison comes to something else for one kind: in its first words, or in size."""
+    if len(set(map(_lead, verdicts))) > 1:  # what is known of all kinds together alone is no measure of how they differ
+        verdicts = [each for each in verdicts if each.kind is not None]
     ratios = [effect.ratio for each in verdicts if (effect := each.effect(_lead(each))) and effect.ratio]
     lows = [ratio.low for ratio in ratios if ratio.low is not None]
     highs = [ratio.high for ratio in ratios if ratio.high is not None]
@@ -215,9 +217,9 @@ def verdict_nodes(summary: RunSummary, latency_title: str) -> Iterator[doc.Node]
     which = f"The first comparisons of {count + left_out}" if left_out else "All comparisons"
     note = (doc.Sentence(f"{describe_left_out(summary)}.", "note", name="left-out"),) if left_out else ()
     caption = (
-        f"Each comparison that the plan makes: {latency_title} of the second side over that of the first, with "
-        f"{doc.NINETY_FIVE} intervals. A ratio whose interval holds 1 shows no difference; that is not the same as "
-        "none. One in twenty intervals misses the truth."
+        f"Each comparison that the plan makes: {latency_title} of the second side over that of the first, of shares "
+        f"their difference, with {doc.NINETY_FIVE} intervals. A ratio whose interval holds 1 shows no difference; that "
+        "is not the same as none. One in twenty intervals misses the truth."
     )
     table = verdict_table(summary.verdicts, caption=caption)
     yield doc.Fold(f"{which}, with both sides ({count})", (table, *note))
@@ -238,12 +240,12 @@ def verdict_table(verdicts: Sequence[Verdict], a: str = "first", b: str = "secon
         doc.words("Remarks", outputs=("markdown",)),
         short="comparison",
     )
-    rows = (_verdict_row(verdict, number) for number, verdict in enumerate(verdicts))
+    rows = (_verdict_row(verdict, number, lead) for number, verdict in enumerate(verdicts))
     return doc.Table("verdicts", caption, columns, doc.body(rows), phone=True)
 
 
-def _verdict_row(verdict: Verdict, number: int) -> doc.Row:
-    lead, runs = _lead(verdict), f"{verdict.b.runs} against {verdict.a.runs}"
+def _verdict_row(verdict: Verdict, number: int, lead: str) -> doc.Row:
+    runs = f"{verdict.b.runs} against {verdict.a.runs}"
     own, throughput = verdict.effect(lead), verdict.effect(THROUGHPUT)
     rate = numbers.estimate("throughput.ratio", throughput.ratio if throughput else None, "ratio")
     remarks: list[doc.Text] = [doc.Span(f"{effect.measure} regressed", "strong") for effect in regressions(verdict)]
@@ -262,13 +264,13 @@ def _verdict_row(verdict: Verdict, number: int) -> doc.Row:
 
 
 def _lead(verdict: Verdict) -> str:
-    """Return the measure whose two sides stand in the table."""
+    """Return the measure that a comparison answers first."""
     return verdict.judged or _MEDIAN
 
 
 def lead_of(verdicts: Sequence[Verdict]) -> str:
     """Return the measure whose two sides stand in a table of verdicts: what the run is judged by, or the median."""
-    return next(map(_lead, verdicts), _MEDIAN)
+    return next((verdict.judged for verdict in verdicts if verdict.judged), _MEDIAN)
 
 
 def ratios(lead: str) -> tuple[str, ...]:
@@ -282,9 +284,12 @@ def _side(metric: str, measure: str, side: Estimate | None) -> doc.Cell:
 
 
 def _ratio(effect: Effect | None) -> doc.Cell:
-    """Return how far the sides are apart: on a page as a number, elsewhere in words."""
-    if effect is None or effect.ratio is None:
+    """Return how far the sides are apart: on a page as a number, elsewhere in words; of shares their difference."""
+    if effect is None:
         return doc.Cell(digits.NONE)
+    if effect.ratio is None:
+        cell = numbers.estimate(f"{effect.measure}.difference", effect.difference, "points")
+        return cell if effect.difference and effect.difference.value is not None else cell._replace(line=digits.NONE)
     ratio = effect.ratio
     unknown = ratio.value is None and effect.finding == "unknown"
     return numbers.estimate(f"{effect.measure}.ratio", ratio, "ratio")._replace(

@@ -130,7 +130,7 @@ def admit(request: RunRequest, services: Services) -> Admitted:
     """
     found = admitted(request, services.settings, services.runs.find_rows)
     check_functions(found.trials, services)
-    check_quotas(found.trials, read_quotas(found.trials, services))
+    check_quotas(found.trials, read_quotas(found.trials, services), aborts=found.plan.abort_on_fail)
     _check_baseline(request, found.plan.name, services)
     return found
 

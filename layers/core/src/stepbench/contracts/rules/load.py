@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.base import BrokenRule
 from stepbench.contracts.capacity import ProvisionedCapacity, ServerlessCapacity
 from stepbench.contracts.identity import MAX_SLICES
-from stepbench.contracts.phase import MAX_EVENTS_PER_TRIAL, MAX_PRECISION_CHECKS, SLICE_S
+from stepbench.contracts.phase import MAX_EVENTS_PER_TRIAL, SLICE_S
 from stepbench.contracts.target import DynamoDbTarget, stores_with
 from stepbench.contracts.trial import MAX_PHASES
 
@@ -127,16 +127,17 @@ def watch_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         yield BrokenRule("phases", message, "Shorten the load or settle_s, or split the trial.")
 
 
-def history_rules(trial: TrialFields) -> Iterator[BrokenRule]:
-    """An execution's history has an end, and every loop of the state machine writes to it."""
+def history_rules(trial: TrialFields, *, aborts: bool = False) -> Iterator[BrokenRule]:
+    """An execution's history has an end, and every loop of the state machine writes to it; of a plan that `aborts`."""
     loops = trial.drain_limit_s / ARRIVALS_LOOP_S
-    loops += sum(phase.until is not None for phase in trial.phases) * MAX_PRECISION_CHECKS
+    loops += trial.most_checks(aborts=aborts)
     loops += sum(phase.probe or phase.uses_found_rate for phase in trial.run_phases) * METRICS_WAIT_S / METRICS_LOOP_S
     if trial.pull and trial.length_s <= MAX_WATCH_S:
         loops += (trial.length_s + trial.drain_limit_s) / trial.watch_loop_s
     if loops * EVENTS_PER_LOOP > MAX_HISTORY_EVENTS:
         message = f"is too long after {trial.length_s / 3_600:.1f} h of load for one execution's history"
-        remedy = "Lower it, shorten the load, have fewer probes or phases with until, or split the trial."
+        checks = "without abort_on_fail, or " if aborts else ""
+        remedy = f"Lower it, shorten the load, have fewer probes or phases with until, {checks}or split the trial."
         yield BrokenRule("drain_limit_s", message, remedy)
 
 
