@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.emulator
 
 
-def _trials(*names: str) -> tuple[Expanded, ...]:
+def _trials(*names: str, times: str = "layer") -> tuple[Expanded, ...]:
     phases = [{"name": "only", "load": [{"rate_per_s": 1, "count": 10}]}]
-    trials = [{"name": f"t{n}", "target": {"store": "s3", "function": {"name": name}}, "phases": phases}
+    trials = [{"name": f"t{n}", "target": {"store": "s3", "function": {"name": name, "times": times}}, "phases": phases}
               for n, name in enumerate(names)]  # fmt: skip
     return parse_expanded({"name": "plan", "trials": trials})[1]
 
@@ -39,6 +39,7 @@ def test_each_that_cannot_be_measured_is_named_once_with_its_place(services: Ser
             Environment={"Variables": variables},
         )
     check_functions(_trials(good), services)
+    check_functions(_trials(good, wrapped, times="own"), services)
 
     with pytest.raises(PlanError) as refused:
         check_functions(_trials(good, wrapped, "nowhere", wrapped), services)

@@ -53,14 +53,14 @@ class Scene:
             update={"measuring_layer_arn": published["LayerVersionArn"], "receive_events_function_arn": of_stack}
         )
 
-    def make(self, **settings: Any) -> None:  # noqa: ANN401 -- as boto3 takes them
+    def make(self, source: str = SOURCE, **settings: Any) -> None:  # noqa: ANN401 -- as boto3 takes them
         """Make the function."""
         usual = {"Runtime": "python3.11", "Environment": {"Variables": {"TABLE": "orders"}}, "MemorySize": 256}
         self.client.create_function(
             FunctionName=self.name,
             Role=self.role_arn,
             Handler="app.handler",
-            Code={"ZipFile": zipped({"app.py": SOURCE})},
+            Code={"ZipFile": zipped({"app.py": source})},
             **{**usual, "Timeout": 7, **settings},
         )
 
@@ -80,6 +80,11 @@ class Scene:
         wanted = {"name": self.name, "attempts": 1, **function}
         spec = contract_spec({"store": "s3", "function": {each: value for each, value in wanted.items() if value}})
         return FunctionCopy(spec, self.settings, SystemClock()), spec.tag
+
+    def printed(self, group: str, tag: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return the lines of a trial in a log group."""
+        events = self.services.aws("logs").filter_log_events(logGroupName=group, filterPattern=f'"{tag}"')["events"]
+        return measured_lines([event["message"].strip() for event in events])
 
     def left(self, tag: str) -> list[str]:
         """Return what there is of a trial's copy."""
@@ -117,14 +122,9 @@ async def test_a_copy_does_what_the_function_does_and_prints_when(scene: Scene) 
     made = scene.client.get_function_configuration(FunctionName=copy.arn)
     assert (made["MemorySize"], made["Timeout"], made["Role"]) == (512, 7, scene.role_arn)
     assert made["Environment"]["Variables"]["MORE"] == "1"
-    logs, group = scene.services.aws("logs"), f"/aws/lambda/{copy.arn.rpartition(':')[2]}"
-
-    def printed() -> list[tuple[str, dict[str, Any]]]:
-        events = logs.filter_log_events(logGroupName=group, filterPattern=f'"{tag}"')["events"]
-        return measured_lines([event["message"].strip() for event in events])
-
-    wait_until("both lines are there", lambda: len(printed()) == 2, timeout_s=20)
-    assert {fields["trial"] for _, fields in printed()} == {tag}
+    group = f"/aws/lambda/{copy.arn.rpartition(':')[2]}"
+    wait_until("both lines are there", lambda: len(scene.printed(group, tag)) == 2, timeout_s=20)
+    assert {fields["trial"] for _, fields in scene.printed(group, tag)} == {tag}
 
     while not await copy.remove():
         assert scene.left(tag)
@@ -132,6 +132,33 @@ async def test_a_copy_does_what_the_function_does_and_prints_when(scene: Scene) 
     await copy.close()
     assert scene.left(tag) == []
     assert scene.shown() == before
+
+
+PRINTING = """
+import json, os, time
+def handler(event, context):
+    line = {"trial": os.environ["STEPBENCH_TRIAL"], "request": context.aws_request_id, "t4": time.time_ns()}
+    print(json.dumps({"stepbench.t4": {**line, "sandbox": "s", "batch": 0}}))
+    print(json.dumps({"stepbench.t5": {**line, "t5": time.time_ns()}}))
+    return sorted(name for name in os.environ if name.startswith("STEPBENCH_") or name.endswith("_WRAPPER"))
+"""
+
+
+async def test_one_that_prints_its_times_itself_gets_the_trials_variables_and_no_layer(scene: Scene) -> None:
+    """A runtime without a shim has what it needs to print the lines, and nothing stands between Lambda and it."""
+    scene.make(PRINTING)
+    copy, tag = scene.copy(times="own")
+    await copy.ensure()
+    answer = scene.client.invoke(FunctionName=copy.arn, Payload=b"{}")
+
+    assert json.load(answer["Payload"]) == ["STEPBENCH_IDENTITY", "STEPBENCH_TRIAL"]
+    assert not scene.client.get_function_configuration(FunctionName=copy.arn).get("Layers")
+    group = f"/aws/lambda/{copy.arn.rpartition(':')[2]}"
+    wait_until("both lines are there", lambda: len(scene.printed(group, tag)) == 2, timeout_s=20)
+    while not await copy.remove():
+        assert scene.left(tag)
+    await copy.remove()
+    await copy.close()
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,11 @@ def trial(store: str = "s3", function: dict[str, Any] | None = None, **fields: A
         ),
         (trial(function={"code": "./app"}), "target.function", "has code and name"),
         (trial(function={"handler": "app.handler"}), "target.function.handler", "is the function's own"),
+        (
+            trial(function={"name": None, "code": "./app", "handler": "a.h", "runtime": "java21", "times": "own"}),
+            "target.function.runtime",
+            "is no runtime that an environment on one machine has",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(document: dict[str, Any], path: str, message: str) -> None:

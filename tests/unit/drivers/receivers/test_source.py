@@ -77,7 +77,7 @@ def test_what_the_plan_wants_stands_above_what_the_function_has() -> None:
 )
 def test_what_cannot_be_measured_is_said_with_the_way_out(change: dict[str, Any], message: str) -> None:
     """Before anything is made: such a copy would run, and print nothing."""
-    (problem,) = source_problems("trials[0].target.function", {**FUNCTION, **change})
+    (problem,) = source_problems("trials[0].target.function", {**FUNCTION, **change}, MeasuredFunction(name="orders"))
 
     assert problem.path == "trials[0].target.function.name"
     assert message in problem.message
@@ -86,8 +86,30 @@ def test_what_cannot_be_measured_is_said_with_the_way_out(change: dict[str, Any]
 
 def test_a_function_like_any_other_can_be_measured() -> None:
     """Also without layers, and without variables."""
-    assert list(source_problems("", FUNCTION)) == []
-    assert list(source_problems("", {"FunctionName": "f", "Runtime": "python3.13"})) == []
+    wanted = MeasuredFunction(name="orders")
+    assert list(source_problems("", FUNCTION, wanted)) == []
+    assert list(source_problems("", {"FunctionName": "f", "Runtime": "python3.13"}, wanted)) == []
+
+
+OWN_WRAPPER = {"Variables": {"AWS_LAMBDA_EXEC_WRAPPER": "/opt/x"}}
+
+
+def test_a_function_that_prints_its_times_itself_may_have_what_is_in_the_layers_way() -> None:
+    """Its copy gets no layer: any runtime, five layers and a wrapper of its own stay as they are."""
+    wanted = MeasuredFunction(name="orders", times="own")
+    found = {"Runtime": "provided.al2023", "Layers": [{"Arn": str(n)} for n in range(5)], "Environment": OWN_WRAPPER}
+    source = {**FUNCTION, **found}
+    request = copy_request(source, wanted, LAYER, {"STEPBENCH_TRIAL": "t"})
+
+    assert list(source_problems("", source, wanted)) == []
+    assert request["Layers"] == ["0", "1", "2", "3", "4"]
+    assert request["Environment"]["Variables"] == {**OWN_WRAPPER["Variables"], "STEPBENCH_TRIAL": "t"}
+
+
+@pytest.mark.parametrize("change", [{"PackageType": "Image", "Runtime": None}, {"Environment": {"Error": {}}}])
+def test_what_cannot_be_copied_is_refused_whoever_prints_its_times(change: dict[str, Any]) -> None:
+    """An image, and variables that nobody can read."""
+    assert list(source_problems("", {**FUNCTION, **change}, MeasuredFunction(name="orders", times="own")))
 
 
 def test_lambda_polls_a_stream_with_the_functions_own_role() -> None:

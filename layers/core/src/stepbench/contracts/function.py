@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 RUNTIMES = r"^(python3\.[0-9]{1,2}|nodejs[0-9]{2}\.x)$"
-"""Of Lambda: those for which the measuring layer has a shim."""
+"""Of Lambda: those for which the measuring layer has a shim, and which an environment on one machine runs."""
+ANY_RUNTIME = (
+    r"^(python3\.[0-9]{1,2}|nodejs[0-9]{2}\.x|java[0-9]{1,2}(\.al2)?|dotnet[0-9]{1,2}|ruby[0-9]\.[0-9]"
+    r"|provided\.al[0-9]{1,4})$"
+)
+"""Of Lambda: those of functions that are deployed as .zip files."""
 MOST_ASYNCHRONOUS_ATTEMPTS = 3
 """Lambda tries an event of an asynchronous invocation again twice at most."""
 ASYNCHRONOUS_RETRIES_S = (60, 120)
@@ -94,7 +99,13 @@ class MeasuredFunction(RuledContract):
         default=None, min_length=1, max_length=128, description="Such as `app.handler`; needed with `code`."
     )
     runtime: str | None = Field(
-        default=None, pattern=RUNTIMES, description="Of `code`; without it, Python of the stack's version."
+        default=None, pattern=ANY_RUNTIME, description="Of `code`; without it, Python of the stack's version."
+    )
+    times: Literal["layer", "own"] = Field(
+        default="layer",
+        description="Who says when the handler begins and ends. `layer`: the measuring layer, in Python and Node.js. "
+        "`own`: the function, of any runtime, prints the lines of docs/your-function.md; its copy gets neither layer "
+        "nor wrapper.",
     )
     variables: dict[str, str] = Field(
         default={},
@@ -139,6 +150,9 @@ class MeasuredFunction(RuledContract):
             yield BrokenRule("", has, 'Give one: "code" (a folder, here), or "name" (of a function on AWS).')
         if self.name is None and self.handler is None and given:
             yield BrokenRule("handler", "is missing, and code needs it", 'Give one, such as "app.handler".')
+        if self.name is None and self.runtime is not None and not re.match(RUNTIMES, self.runtime):
+            message = "is no runtime that an environment on one machine has"
+            yield BrokenRule("runtime", message, 'Use Python or Node.js, or deploy the function and give its "name".')
         if self.name is not None:
             for field in ("handler", "runtime"):
                 if getattr(self, field) is not None:

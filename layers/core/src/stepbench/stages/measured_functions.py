@@ -14,6 +14,7 @@ from stepbench.observability import logger
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from stepbench.contracts.function import MeasuredFunction
     from stepbench.planning import Expanded
     from stepbench.services import Services
 
@@ -34,15 +35,17 @@ def check_functions(trials: Iterable[Expanded], services: Services) -> None:
     Raises:
         PlanError: with each such function once.
     """
-    at: dict[str, str] = {}
+    at: dict[tuple[str, str], tuple[str, MeasuredFunction]] = {}
     for trial in trials:
         function = trial.plan.target.function
         if function is not None and function.name is not None:
-            at.setdefault(function.name, f"trials[{trial.source}].target.function")
-    raise_problems(problem for name, path in at.items() for problem in _problems(name, path, services))
+            path = f"trials[{trial.source}].target.function"
+            at.setdefault((function.name, function.times), (path, function))
+    raise_problems(problem for path, function in at.values() for problem in _problems(path, function, services))
 
 
-def _problems(name: str, at: str, services: Services) -> Iterator[Problem]:
+def _problems(at: str, function: MeasuredFunction, services: Services) -> Iterator[Problem]:
+    name = function.name or ""
     try:
         configuration = services.aws("lambda").get_function_configuration(**named_version(name))
     except ClientError as error:
@@ -54,4 +57,4 @@ def _problems(name: str, at: str, services: Services) -> Iterator[Problem]:
     except BotoCoreError:
         logger.exception("function %s could not be looked at", name)
     else:
-        yield from source_problems(at, configuration)
+        yield from source_problems(at, configuration, function)

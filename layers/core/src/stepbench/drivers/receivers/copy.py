@@ -1,5 +1,5 @@
 """
-A copy of the user's own function, with the measuring layer: made for one trial, and removed with it.
+A copy of the user's own function, with the measuring layer where that is to measure.
 
 The function itself is read, and never changed. The copy's code comes from where Lambda keeps that of the function, by
 way of the results bucket, or from a package that the command line has uploaded there.
@@ -82,7 +82,7 @@ class FunctionCopy:
             PlanError: the function cannot be copied.
             TargetUnavailableError: AWS does not answer, or refuses, or the copy cannot be started.
         """
-        if not self._settings.measuring_layer_arn:
+        if self._wanted.times == "layer" and not self._settings.measuring_layer_arn:
             message, remedy = "the stack has no measuring layer", "Deploy this version of the stack."
             raise PlanError([self._problem("", message, remedy)])
         if await self._find() is None:
@@ -195,7 +195,7 @@ class FunctionCopy:
             if error_code(error) != _GONE:
                 raise
             raise PlanError([self._problem(".name", *MISSING)]) from error
-        raise_problems(source_problems(self._path, found["Configuration"]))
+        raise_problems(source_problems(self._path, found["Configuration"], self._wanted))
         await self._require_rights(str(found["Configuration"]["Role"]))
         await self._aws.call(self._copy_code, found["Code"]["Location"], await self._aws.client("s3"))
         return found["Configuration"], {"S3Bucket": self._settings.results_bucket, "S3Key": self._code_key}

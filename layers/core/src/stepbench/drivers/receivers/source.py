@@ -29,6 +29,9 @@ TRIAL_TAG = "stepbench:trial"
 _OWN_VARIABLES = ("STEPBENCH_TRIAL", "STEPBENCH_IDENTITY")
 _COPIED = ("Role", "Handler", "Runtime", "Timeout", "MemorySize", "Architectures", "EphemeralStorage", "KMSKeyArn")
 """What a copy has as it is; the rest is asked for in another form than it is shown in."""
+_OTHER_RUNTIMES = (
+    'Give times: "own" if the function prints the lines of docs/your-function.md itself. Else use Python or Node.js.'
+)
 DEFAULT_TIMEOUT_S, DEFAULT_MEMORY_MIB = 60, 1_024
 """Of a package, for which the plan names none."""
 
@@ -50,29 +53,32 @@ def named_version(name: str) -> dict[str, str]:
     return {"FunctionName": name}
 
 
-def source_problems(at: str, configuration: Mapping[str, Any]) -> Iterator[Problem]:
+def source_problems(at: str, configuration: Mapping[str, Any], wanted: MeasuredFunction) -> Iterator[Problem]:
     """
     Yield why a function cannot be copied and measured.
 
     Args:
         at: path of `target.function` in the plan.
         configuration: as GetFunctionConfiguration shows it.
+        wanted: `target.function`; what is in the layer's way matters where the layer is to measure.
     """
     name = str(configuration.get("FunctionName", ""))
     environment = configuration.get("Environment") or {}
     variables = environment.get("Variables", {})
     layers = configuration.get("Layers", ())
+    with_layer = wanted.times == "layer"
     found: list[tuple[bool, str, str]] = [
         (
             configuration.get("PackageType", "Zip") != "Zip",
-            "is a container image, to which no layer can be added",
+            "is a container image, of which no copy is made",
             "Measure a version of it that is deployed as a .zip file.",
         ),
         (
-            configuration.get("PackageType", "Zip") == "Zip"
+            with_layer
+            and configuration.get("PackageType", "Zip") == "Zip"
             and not re.match(RUNTIMES, str(configuration.get("Runtime", ""))),
             f"has the runtime {configuration.get('Runtime')}, for which the measuring layer has no shim",
-            "Use Python or Node.js; docs/your-function.md has the lines that other runtimes can print themselves.",
+            _OTHER_RUNTIMES,
         ),
         (
             "Error" in environment,
@@ -80,12 +86,12 @@ def source_problems(at: str, configuration: Mapping[str, Any]) -> Iterator[Probl
             "Allow the role of the stack's PrepareTarget to decrypt with it, or measure a version without such a key.",
         ),
         (
-            len(layers) >= MOST_LAYERS,
+            with_layer and len(layers) >= MOST_LAYERS,
             f"has {len(layers)} layers, and with the measuring layer it would have more than {MOST_LAYERS}",
             "Merge two of its layers.",
         ),
         (
-            WRAPPER in variables,
+            with_layer and WRAPPER in variables,
             f"has a wrapper already ({WRAPPER})",
             "Measure a version without it: two wrappers would each replace the handler.",
         ),
@@ -109,15 +115,16 @@ def copy_request(
     Args:
         configuration: of the function, as GetFunctionConfiguration shows it.
         wanted: what the plan wants otherwise.
-        layer_arn: of the measuring layer, which comes last.
-        variables: of the trial, for the layer.
+        layer_arn: of the measuring layer, which comes last where it is to measure.
+        variables: of the trial, for what prints the times.
     """
     request = {name: configuration[name] for name in _COPIED if configuration.get(name)}
     own = (configuration.get("Environment") or {}).get("Variables", {})
     layers = [layer["Arn"] for layer in configuration.get("Layers", ())]
+    wrapper = {WRAPPER: WRAPPER_PATH} if wanted.times == "layer" else {}
     request |= {
-        "Environment": {"Variables": {**own, **wanted.variables, **variables, WRAPPER: WRAPPER_PATH}},
-        "Layers": [*layers, layer_arn],
+        "Environment": {"Variables": {**own, **wanted.variables, **variables, **wrapper}},
+        "Layers": [*layers, *([layer_arn] if wrapper else [])],
         "Description": f"Copy of {configuration.get('FunctionName', 'a package')}, made by Stepbench for one trial",
     }
     if systems := configuration.get("FileSystemConfigs"):
