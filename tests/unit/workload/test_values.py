@@ -187,7 +187,7 @@ BAD_ROWS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("postgresql", {}, {"a": f"{PRIVATE}\0"}, 'row 1, column "a": has the character U+0000'),
     ("postgresql", {}, {"ctid": PRIVATE}, 'column "ctid": is the name of a system column of PostgreSQL'),
     ("postgresql", {}, {"a" * 64: PRIVATE}, "has a name that PostgreSQL does not take"),
-    ("postgresql", {}, {"a": PRIVATE * 50_000}, "and an invocation of Lambda by the trigger takes 261,685"),
+    ("postgresql", {}, {"a": PRIVATE * 150_000}, "and an invocation of Lambda by the trigger takes 1,048,117"),
     ("etcd", {}, {"body": PRIVATE * 300_000}, "row 1: has 2,100,000 bytes, and a value of etcd takes 1,571,781"),
     ("s3", {}, {"body": PRIVATE, "base64": PRIVATE}, "row 1: has both body and base64"),
     ("s3", {}, {"name": PRIVATE}, 'row 1, column "name": is nothing that a body has'),

@@ -39,11 +39,6 @@ def trial(store: str = "s3", function: dict[str, Any] | None = None, **fields: A
             "phases[0].until",
             "looks at arrivals during the load",
         ),
-        (
-            trial("postgresql", record={"value_bytes": 300_000}),
-            "record.value_bytes",
-            "an asynchronous invocation takes 262,144 bytes",
-        ),
         (trial(function={"code": "./app"}), "target.function", "has code and name"),
         (trial(function={"handler": "app.handler"}), "target.function.handler", "is the function's own"),
         (
@@ -56,19 +51,6 @@ def trial(store: str = "s3", function: dict[str, Any] | None = None, **fields: A
 def test_what_cannot_be_is_refused_with_its_place(document: dict[str, Any], path: str, message: str) -> None:
     """Before anything is made, and with the way out."""
     check_trial(Refused(document, path, message=message))
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        trial("postgresql", record={"value_bytes": 261_144, "key_bytes": 600}),
-        {"target": {"store": "postgresql"}, "phases": [PHASE], "record": {"value_bytes": 300_000}},
-        trial("dynamodb", record={"value_bytes": 300_000}),
-    ],
-)
-def test_a_large_value_passes_where_no_invocation_carries_it(document: dict[str, Any]) -> None:
-    """By hand: 262,144 less 400 of the frame and 600 of the key. The stack's receiver is handed no row."""
-    assert TrialPlan.model_validate(document)
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ STREAM_RETRY_S = 2
 """Assumed of a batch that failed: Lambda's documentation names no time."""
 MOST_LOGGED_EVENTS = 200_000
 """Of a trial: its log is read page by page, while others of the account may read theirs."""
-MOST_INVOKE_BYTES, MOST_SYNCHRONOUS_BYTES = 256 * 1024, 6 * 1024 * 1024
-"""Lambda's quotas on the payload of an asynchronous and of a synchronous invocation."""
+MOST_INVOKE_BYTES, MOST_SYNCHRONOUS_BYTES = 1024 * 1024, 6 * 1024 * 1024
+"""Lambda's quotas on the payload of an asynchronous (256 KiB until October 2025) and of a synchronous invocation."""
 PAYLOAD_FRAME_BYTES = 400
 """The part of a trigger's payload that is not the row: source, event, time, operation, and the key's own column."""
 PACKAGES = "functions/"

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.base import BrokenRule, repeated_names
 from stepbench.contracts.function import (
     MOST_ASYNCHRONOUS_ATTEMPTS,
-    MOST_INVOKE_BYTES,
     MOST_LOGGED_EVENTS,
-    PAYLOAD_FRAME_BYTES,
 )
 from stepbench.contracts.target import CassandraTarget, DsqlTarget, PostgresqlTarget, stores_with, target_models
 from stepbench.contracts.workload import Kind
@@ -61,20 +59,8 @@ def _function_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         yield BrokenRule("target.function", "cannot be in the writer's sandbox", "Remove it, or same_sandbox.")
     if trial.log_t4 != "none":
         yield BrokenRule("log_t4", "has no effect: a measured function always prints its times", "Remove it.")
-    yield from _payload_rules(trial)
     yield from _logged_rules(trial)
     yield from _attempt_rules(trial, function)
-
-
-def _payload_rules(trial: TrialFields) -> Iterator[BrokenRule]:
-    """PostgreSQL's trigger hands the row on; rows of the user's own are held against the limit when they are read."""
-    target, record = trial.target, trial.record
-    if not isinstance(target, PostgresqlTarget) or target.invocation != "event" or record.values is not None:
-        return
-    most = MOST_INVOKE_BYTES - PAYLOAD_FRAME_BYTES - record.key_bytes
-    if record.value_bytes > most:
-        message = f"is handed to the function with its key, and an asynchronous invocation takes {MOST_INVOKE_BYTES:,}"
-        yield BrokenRule("record.value_bytes", f"{message} bytes", f"Lower it to {most:,} or less.")
 
 
 def _logged_rules(trial: TrialFields) -> Iterator[BrokenRule]:
