@@ -103,12 +103,24 @@ def _opened(address: str, *, wanted: bool) -> Iterator[None]:
         yield
 
 
-def stores(_options: argparse.Namespace) -> int:
-    """List the stores."""
+def stores(options: argparse.Namespace) -> int:
+    """List the stores; with details, what the trigger of each can do."""
+    from stepbench.contracts.api import StoreList
+    from stepbench.costs.prices import DEFAULT_REGION
+    from stepbench.experiments.trigger.catalogue import feature_rows, store_catalogue
     from stepbench_tools.local.store_list import store_list
 
+    catalogue = {info.store: info for info in store_catalogue(DEFAULT_REGION)}
+    if options.json:
+        write(StoreList(stores=tuple(catalogue.values())).model_dump_json(indent=1))
+        return OK
     for row in store_list():
         write(f"{row.store:<11} {row.trigger:<45} {row.here}")
+        if options.details:
+            info = catalogue[row.store]
+            for name, text, source in feature_rows(info):
+                write(f"  {name:<18} {text}\n  {'':<18} {source}")
+            write("")
     return OK
 
 
@@ -206,7 +218,19 @@ def load_host(options: argparse.Namespace) -> int:
 
 
 COMMANDS = (
-    Command("stores", stores, "list the stores, and what stands for each on this machine"),
+    Command(
+        "stores",
+        stores,
+        "list the stores, and what stands for each on this machine",
+        (
+            OneOf(
+                (
+                    argument("--details", action="store_true", help="what the trigger of each can do, with sources"),
+                    argument("--json", action="store_true", help="the same as JSON, as the API's GET /stores has it"),
+                )
+            ),
+        ),
+    ),
     Command("up", up, "start emulator and stores, deploy, and leave everything running", (ETCD_MEMBERS, CASSANDRA)),
     Command(
         "down",

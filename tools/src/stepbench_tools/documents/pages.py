@@ -23,6 +23,7 @@ from stepbench.costs.prices import HOURS_PER_MONTH, bill, line
 from stepbench.costs.standing import DEFAULT_TYPES, NETWORK, Deployment, standing
 from stepbench.digits import count, dollars
 from stepbench.experiments.estimates import budgeted, estimate
+from stepbench.experiments.trigger.catalogue import feature_rows, store_catalogue
 from stepbench.planning.expansion import expanded
 from stepbench.planning.presets import find_plan, list_plans, preset_directory, questions
 from stepbench.planning.reading import parse_plan
@@ -223,6 +224,28 @@ def _machine(name: str, root: Path) -> Iterator[str]:
     yield from ("| state | what it does |", "|---|---|", *describe_states(definition))
 
 
+def _features() -> Iterator[str]:
+    """Yield a table for each store with a trigger, and a line for each without; the reference store is nobody's."""
+    for info in store_catalogue(prices.DEFAULT_REGION):
+        if info.store == "reference":
+            continue
+        rows = tuple(feature_rows(info))
+        yield f"### `{info.store}`: {info.features.trigger or 'no trigger'}"
+        yield ""
+        yield f"Keeps {info.features.data_model}."
+        yield from ("", "| | | source |", "|---|---|---|")
+        yield from (f"| {name} | {text} | {_linked(source)} |" for name, text, source in rows)
+        yield ""
+
+
+def _linked(source: str) -> str:
+    """Return a link, by the name of its page."""
+    if not source.startswith("https://"):
+        return source
+    host, *_, page = source.removeprefix("https://").rstrip("/").split("/")
+    return f"[{host}: {page.removesuffix('.html')}]({source})"
+
+
 PARTS: Mapping[str, Callable[[Path], Iterable[str]]] = {
     "benchmark": partial(_machine, "benchmark"),
     "trial": partial(_machine, "trial"),
@@ -230,6 +253,7 @@ PARTS: Mapping[str, Callable[[Path], Iterable[str]]] = {
     "idle": lambda _root: _idle(),
     "presets": lambda _root: _presets(),
     "parameters": _parameters,
+    "features": lambda _root: _features(),
 }
 """Lines by the name of their mark."""
 

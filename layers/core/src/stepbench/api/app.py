@@ -31,9 +31,11 @@ from stepbench.contracts.api import (
     RunFilter,
     RunList,
     RunView,
+    StoreList,
     Validation,
 )
 from stepbench.errors import PlanError
+from stepbench.experiments.trigger.catalogue import store_catalogue
 from stepbench.planning import plan_schema
 from stepbench.planning.problems import shown
 from stepbench.planning.requests import parse_body, parse_submission
@@ -121,6 +123,13 @@ def get_plan(name: PlanNamePath) -> Response[dict[str, Any]]:
     except PlanError as error:
         message = f"there is no preset {shown(name)}"
         raise ApiError(ErrorKind.NOT_FOUND, message, error.problems) from error
+
+
+@app.get("/stores", summary="List the stores, and what their triggers can do")
+def list_stores() -> Response[StoreList]:
+    """Return all stores that a plan may name, with a source for each fact, and prices of this region."""
+    _, services = asked_by(app)
+    return answer_json(StoreList(stores=store_catalogue(services.settings.aws_region)))
 
 
 @app.post("/plans/validate", summary="Check a plan without running it")

@@ -11,9 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.experiment import ExperimentName
+from stepbench.contracts.features import StoreFeatures
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.regressions import DetectorSettings, Regressions, RunSeries
 from stepbench.contracts.runs import RunId, RunState, TeamName
+from stepbench.contracts.workload import Kind
 
 Moment = Annotated[str, StringConstraints(pattern=r"^(\d{4}(-\d{2}(-\d{2}(T[\d:.]{2,15}Z?)?)?)?)?$")]
 
@@ -177,6 +180,29 @@ class PlanList(Contract):
     """The presets, by the order of their questions."""
 
     plans: tuple[PlanInfo, ...]
+
+
+class StoreInfo(Contract):
+    """
+    A store: what a plan may measure of it, and what its trigger can do.
+
+    usd_per_million: of events of 1 kB, the write and what the trigger adds, without the function; None where no event
+    has a price, as that of a server by the hour.
+    """
+
+    store: str
+    experiments: tuple[ExperimentName, ...]
+    delivery: Literal["push", "pull"] | None = Field(description="Of a trigger: it invokes a function, or is watched.")
+    operations: tuple[Kind, ...]
+    features: StoreFeatures
+    usd_per_million: float | None
+    prices: str = Field(description="Region and date of the prices.")
+
+
+class StoreList(Contract):
+    """All stores that a plan may name."""
+
+    stores: tuple[StoreInfo, ...]
 
 
 class Validation(Contract):

@@ -22,10 +22,11 @@ from stepbench.contracts.cost import CostItem
 from stepbench.contracts.workload import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from stepbench.contracts.capacity import Capacity
     from stepbench.contracts.cost import Part
+    from stepbench.contracts.features import Charge
     from stepbench.contracts.workload import Workload
 
 
@@ -229,6 +230,14 @@ def bill(*amounts: Amount, region: str = DEFAULT_REGION) -> CostEstimate:
             )
         )
     return CostEstimate(lines=tuple(lines), unpriced=tuple(unpriced))
+
+
+def per_million_usd(charges: Iterable[Charge], region: str) -> float | None:
+    """Return what a million events cost by what each is charged; None where none is charged, or a price is missing."""
+    found = [(find_price(charge.price, region), charge.per_event) for charge in charges]
+    if not found or not all(quote for quote, _ in found):
+        return None
+    return 1e6 * sum(quote.usd * number for quote, number in found if quote)
 
 
 BLOB_NAMES_BYTES, PRODUCT_NAMES_BYTES = 20, 150

@@ -15,6 +15,7 @@ from stepbench.contracts.target import (
     S3Target,
 )
 from stepbench.contracts.transfer.plan import FilesTarget
+from stepbench.deferred import load
 from stepbench.drivers.access import endpoint_error, parse_endpoint
 from stepbench.drivers.metering import MetricMeter, metric_of
 from stepbench.errors import PlanError, Problem
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.clock import Clock
+    from stepbench.contracts.features import StoreFeatures
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.transfer.plan import AnyTarget
     from stepbench.drivers.blobs import BlobStore
@@ -54,6 +56,12 @@ def room_of(target: AnyTarget) -> StoreRoom:
         case _ as unreachable:
             assert_never(unreachable)
     return ROOM
+
+
+def features_of(store: str) -> StoreFeatures:
+    """Return what is known of the trigger of a store, by the store's name; a room has it in its `features.py`."""
+    found: StoreFeatures = load(f"{__package__}.{store}.features:FEATURES")
+    return found
 
 
 def build_driver(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:

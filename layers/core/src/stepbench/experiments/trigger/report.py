@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.experiments.protocol import nothing
+from stepbench.experiments.trigger.catalogue import features_section
 from stepbench.experiments.trigger.handler import describe_handler, handler_sections, handler_tables
 from stepbench.report import document as doc
 from stepbench.report.numbers import CAVEATS, COUNT, LOST, PROVIDER, Field, bare_trigger, quantiles, window_table
@@ -16,12 +17,18 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import RunSummary
-    from stepbench.report.run import WindowRow
+    from stepbench.report.run import RunView, WindowRow
 
 QUESTION = "How long after a write does the function run?"
 LEADS = False
 answers = nothing
-sections = handler_sections
+
+
+def sections(run: RunView) -> Iterator[doc.Section]:
+    """Yield when measured functions were done, and what the triggers can do."""
+    yield from handler_sections(run)
+    if features := features_section(run):
+        yield features
 
 
 def brief(summary: RunSummary) -> Iterator[doc.Node]:
