@@ -1,4 +1,4 @@
-"""What a store's event trigger can do, by category, with a source for each: facts to choose a store by, not measured."""
+"""What a store's event trigger can do, by category, with a source for each: documented facts, none of them measured."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ FEATURES = StoreFeatures(
             source=f"{_LAMBDA}/with-ddb.html",
         ),
         "content": Feature(
-            text="Keys, and by the stream's view the new value, the old one, or both; sequence number, time in seconds.",
+            text="Keys, by the stream's view new value, old value, or both; sequence number; time in seconds.",
             source=_STREAMS,
         ),
         "destination": Feature(

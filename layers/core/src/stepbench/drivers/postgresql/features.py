@@ -19,8 +19,8 @@ FEATURES = StoreFeatures(
             shown_by="test_the_filter_lets_the_matching_and_the_canaries_pass",
         ),
         "execution": Feature(
-            text="Within the transaction of the write: it waits until Lambda has queued the event (`Event`), or until the "
-            "function has answered (`RequestResponse`).",
+            text="Within the transaction of the write: it waits until Lambda has queued the event (`Event`), or until "
+            "the function has answered (`RequestResponse`).",
             source=_INVOKE,
         ),
         "content": Feature(text="Whatever the trigger's function builds, of old and new row.", source=_TRIGGERS),

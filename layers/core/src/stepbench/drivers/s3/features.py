@@ -11,8 +11,8 @@ FEATURES = StoreFeatures(
     trigger="Event Notifications",
     features={
         "selection": Feature(
-            text="Objects that are created (put, post, copy, multipart), removed, restored, replicated, tagged, archived "
-            "or expired by a lifecycle rule, and changed access lists; each kind alone, no further conditions.",
+            text="Objects that are created (put, post, copy, multipart), removed, restored, replicated, tagged, "
+            "archived or expired by a lifecycle rule, and changed access lists; no further conditions.",
             source=_EVENTS,
         ),
         "filtering": Feature(

@@ -79,12 +79,10 @@ def features_section(run: RunView) -> doc.Section | None:
     found = [info for info in store_catalogue(run.manifest.region) if info.store in measured and info.features.trigger]
     if not found:
         return None
-    folds = tuple(doc.Fold(f"{info.store}: {info.features.trigger}", (_table(info),)) for info in found)
-    note = "As the services document it, nothing of it measured; `stepbench stores --details` has a source for each line."
+    folds = tuple(doc.Fold(f"{info.store}: {info.features.trigger}", (_terms(info),)) for info in found)
+    note = "As the services document it, nothing measured; `stepbench stores --details` has a source for each line."
     return doc.Section("features", "What the triggers can do", (*folds, doc.Sentence(note, "note")), link="Features")
 
 
-def _table(info: StoreInfo) -> doc.Table:
-    rows = (doc.Row(doc.Cell(name), (doc.Cell(text),)) for name, text, _ in feature_rows(info))
-    columns = (doc.words("Feature"), doc.words(info.features.trigger))
-    return doc.Table(f"features-{info.store}", "", columns, doc.body(rows), "reference")
+def _terms(info: StoreInfo) -> doc.Terms:
+    return doc.Terms(tuple(doc.Term(name, (doc.Sentence(text),)) for name, text, _ in feature_rows(info)))
