@@ -14,6 +14,7 @@ import pytest
 from botocore.exceptions import ClientError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.samples.services import NOT_ALLOWED
 from tests.unit.api.conftest import ANNA, BERT, MACHINE, Answer, Api
 
 from stepbench.api.resolver import Caller
@@ -61,6 +62,25 @@ def test_a_preset_is_changed_by_path(api: Api) -> None:
         api.call("POST", "/plans/validate", body).body["events"]
         < api.call("POST", "/plans/validate", {"plan": PRESET}).body["events"]
     )
+
+
+def test_a_preset_that_leaves_a_name_to_its_user_is_offered_with_it(api: Api) -> None:
+    """Nothing runs until it is set; then one learns beforehand that a copy does what the function does."""
+    offered = {plan["name"]: plan for plan in api.call("GET", "/plans").body["plans"]}
+    (path,) = offered["your-function"]["to_set"]
+    assert offered["your-function"]["refused"] == ""
+    details = problem(api.call("POST", "/runs", {"plan": "your-function"}), 422, "refused")
+    assert [(item.path, item.value) for item in details.problems] == [(path, '"YOUR-FUNCTION"')]
+    found = api.call("POST", "/plans/validate", {"plan": "your-function", "set": {path: "orders"}})
+    assert [note.partition(",")[0] for note in found.body["notes"]] == ["a copy of orders is invoked"]
+
+
+def test_a_function_that_the_stack_may_not_read_is_refused_before_a_run(api: Api) -> None:
+    """Validation that passes what the run then refuses would be worth little."""
+    body = {"plan": "your-function", "set": {"trials[0].target.function.name": NOT_ALLOWED}}
+    details = problem(api.call("POST", "/plans/validate", body), 422, "refused")
+    assert [item.path for item in details.problems] == ["trials[0].target.function.name"]
+    assert "MeasuredFunctions" in details.problems[0].message
 
 
 def test_a_plan_of_ones_own_is_as_good_as_a_preset(api: Api) -> None:

@@ -170,6 +170,7 @@ class PlanInfo(Contract):
     events: int
     expected_s: float
     estimate_usd: float
+    to_set: tuple[str, ...] = Field(default=(), description="Paths that it leaves to whoever starts it (`set`).")
     refused: str = Field(default="", description="Why this stack does not run it; empty where it does.")
 
 
@@ -189,6 +190,9 @@ class Validation(Contract):
     expected_s: float
     estimate_usd: float
     budget_usd: float
+    notes: tuple[str, ...] = Field(
+        default=(), description="What it does beside measuring, such as by a function's copy."
+    )
 
 
 class Download(Contract):
