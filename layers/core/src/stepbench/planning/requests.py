@@ -43,12 +43,14 @@ class Admitted(NamedTuple):
     A plan that a stack takes, with its trials in the order of execution, and what they may cost.
 
     files: rows of the user's own that the trials name by their content, and that are not stored yet, by key.
+    read_again: keys of stored rows that the plan names.
     """
 
     plan: Plan
     trials: tuple[Expanded, ...]
     at_most_usd: float
     files: dict[str, bytes]
+    read_again: tuple[str, ...]
 
 
 def parse_submission(text: str) -> RunRequest:
@@ -144,7 +146,7 @@ def admitted(request: RunRequest, settings: Settings, read: ReadFile) -> Admitte
     """
     plan, trials = requested_plan(request)
     rows = admit_rows(trials, RowReader(read))
-    return Admitted(plan, rows.trials, check_plan(plan, rows.trials, settings), rows.files)
+    return Admitted(plan, rows.trials, check_plan(plan, rows.trials, settings), rows.files, rows.read)
 
 
 def check_plan(plan: Plan, trials: Sequence[Expanded], settings: Settings) -> float:
