@@ -140,7 +140,11 @@ NAMES = (
     "regressions",
     "tuning",
 )
-"""In the page's order. Run by hand, for other questions: `coverage`, `stopping`, `slices`, `verdicts`."""
+"""
+In the page's order.
+
+Run by hand, for other questions: `coverage`, `stopping`, `slices`, `verdicts`, `function_truth`, `before_after`.
+"""
 PAGE = ROOT / "docs" / "performance.md"
 DATA = RESULTS / "README.md"
 CHART = ROOT / "docs" / "images" / "performance.svg"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
+import urllib.request
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,3 +59,11 @@ class ApiClient:
             return Answer(found.status, json.loads(text) if "json" in told.get("content-type", "") else text, told)
         finally:
             connection.close()
+
+    def upload(self, rows: bytes) -> str:
+        """Upload JSON Lines as docs/api.md says, and return the key that a plan names."""
+        asked = {"format": "jsonl", "size_bytes": len(rows), "sha256": hashlib.sha256(rows).hexdigest()}
+        place = self.call("POST", "/values", asked).body
+        request = urllib.request.Request(place["url"], rows, place["headers"], method="PUT")  # noqa: S310 -- S3's
+        urllib.request.urlopen(request, timeout=LIMIT_S).close()  # noqa: S310 -- likewise
+        return str(place["key"])

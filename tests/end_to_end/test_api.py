@@ -61,6 +61,14 @@ def test_presets_and_schema_are_there(api: ApiClient) -> None:
     assert api.call("GET", "/nothing").body["type"] == "urn:stepbench:problem:not-found"
 
 
+def test_rows_of_ones_own_are_uploaded_and_named_in_a_plan(api: ApiClient) -> None:
+    """They go to the bucket past the API, in the name of its role."""
+    with_rows = plan("rows", "s3")
+    with_rows["trials"][0]["record"] = {"values": {"key": api.upload(b'{"body": "mine"}\n')}}
+    found = api.call("POST", "/plans/validate", {"plan": with_rows})
+    assert (found.status, found.body["plan"]) == (200, "rows")
+
+
 def test_three_runs_take_turns_one_is_cancelled_and_two_are_compared(
     deployment: Deployment, api: ApiClient, other_team: ApiClient
 ) -> None:

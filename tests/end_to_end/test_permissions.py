@@ -84,6 +84,7 @@ def _use_api(deployment: Deployment) -> None:
     )
     assert wait_for(lambda: (api.call("GET", f"/runs/{running}").body["progress"] or {}).get("sent", 0) > 0)
     assert api.call("GET", f"/runs/{waiting}").body["queue"]["position"] == 1
+    assert api.upload(b'{"body": "mine"}\n').startswith("values/")
     assert api.call("GET", "/runs").status == api.call("GET", "/runs?plan=api-a").status == 200
     for run_id in (waiting, running):
         assert api.call("DELETE", f"/runs/{run_id}").status == 202

@@ -18,13 +18,16 @@ from tests.statemachines.conftest import MACHINES, State, load_machine
 
 from stepbench.clock import ROUNDS, TIMEOUT_S
 from stepbench.contracts.capacity import Metric
+from stepbench.contracts.function import PACKAGES
 from stepbench.contracts.phase import SLICE_S
 from stepbench.contracts.runs import RunRecord
+from stepbench.contracts.values import VALUES
 from stepbench.contracts.workload import Kind, ProductRecord, Workload
 from stepbench.drivers.dynamodb.operations import OperationRequests
 from stepbench.drivers.etcd.cluster import TEAR_DOWN_TURN_S
 from stepbench.drivers.etcd.store import DEFRAGMENT_LIMIT_S
 from stepbench.drivers.preload import PRELOAD_FOR_S
+from stepbench.drivers.receivers.source import COPIES
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S
 from stepbench.planning.requests import parse_request
 from stepbench.records.storage.flusher import FINAL_PAUSE_S, FINAL_TRIES
@@ -377,6 +380,16 @@ def test_the_target_bucket_empties_itself() -> None:
     assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
     assert rule["ExpirationInDays"] == 1
     assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": 1}
+
+
+def test_rows_and_code_of_users_do_not_stay_for_as_long_as_results() -> None:
+    """Rows live on while runs begin with them, which store them again; a copy's code is needed for seconds."""
+    rules = {
+        rule.get("Prefix"): rule for rule in _of_type("S3::Bucket")["ResultsBucket"]["LifecycleConfiguration"]["Rules"]
+    }
+    assert {prefix: rule["ExpirationInDays"] for prefix, rule in rules.items() if prefix} == {VALUES: 100, PACKAGES: 1}
+    assert COPIES.startswith(PACKAGES)
+    assert rules[None]["ExpirationInDays"] == {"Ref": "ResultsRetentionDays"}
 
 
 def test_every_ending_without_a_catch_starts_the_sweeper() -> None:

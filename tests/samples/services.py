@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import EndpointConnectionError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_register import MemoryRegister
 
@@ -57,6 +57,10 @@ def fail(*_: object, **__: object) -> None:
     raise AWAY
 
 
+NOT_ALLOWED = "not-allowed"
+"""Name of a function."""
+
+
 class Account:
     """An account with AWS's default quotas, as the services tell them, and a bus that takes every event."""
 
@@ -69,6 +73,13 @@ class Account:
     def get_account_settings() -> dict[str, Any]:
         """Return Lambda's."""
         return {"AccountLimit": {"UnreservedConcurrentExecutions": 1_000}}
+
+    @staticmethod
+    def get_function_configuration(*, FunctionName: str) -> dict[str, Any]:  # noqa: N803 -- boto3's
+        """Return any function's, but for one that the stack may not read."""
+        if FunctionName == NOT_ALLOWED:
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": ""}}, "GetFunctionConfiguration")
+        return {"FunctionName": FunctionName, "Runtime": "python3.13", "PackageType": "Zip"}
 
     @staticmethod
     def describe_limits() -> dict[str, Any]:

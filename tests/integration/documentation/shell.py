@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 RECORDED = ("aws", "curl", "git", "go", "make", "pip", "python", "sam", "sleep", "stepbench", "versitygw")
 PROGRAMS_OF_THE_CLONE = (".ci/run", ".venv/bin/python")
-REAL = ("cat", "date", "grep", "jq", "mkdir", "ps")
+REAL = ("cat", "cut", "date", "grep", "jq", "mkdir", "ps", "sha256sum", "wc")
 """Tools that only read what they are given; there is no other program on the PATH."""
 RECORDER = """#!/bin/sh
 printf '%s\\0' "$BLOCK" "$#" "$0" "$@" >> "$CALLS"
 case "${0##*/} $1" in
   aws*) echo arn:aws:states:us-east-1:000000000000:stateMachine:stepbench-Benchmark ;;
+  "curl --silent") echo '{"key": "values/a.jsonl", "url": "https://bucket/values/a.jsonl", "headers": {"a": "b"}}' ;;
   "python -c") echo python3.13 ;;
 esac
 """

@@ -56,7 +56,7 @@ def parsed(command, *words):
 print(json.dumps([parsed(*words) for words in json.load(sys.stdin)]))
 """
 CURL_OPTIONS = {"--silent", "--show-error", "--compressed"}
-CURL_OPTIONS_WITH_A_VALUE = {"--aws-sigv4", "--user", "--header", "--data", "--output", "-X"}
+CURL_OPTIONS_WITH_A_VALUE = {"--upload-file", "--aws-sigv4", "--user", "--header", "--data", "--output", "-X"}
 TRIAL = {"target": {"store": "s3"}, "phases": [{"name": "steady", "load": [{"rate_per_s": 1, "count": 5}]}]}
 
 

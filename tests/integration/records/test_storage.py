@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -29,10 +32,13 @@ from tests.support.fault_proxy import (
     http1,
 )
 
+from stepbench.api.rows import offer_upload
 from stepbench.clock import SystemClock
+from stepbench.contracts.api import RowsFile, Upload
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.target import S3Target
+from stepbench.contracts.values import content_key
 from stepbench.errors import RecordsUnavailableError, TargetBusyError
 from stepbench.records.formats.columns import PendingRows
 from stepbench.records.formats.t4 import Entry
@@ -72,6 +78,36 @@ def test_datasets_of_a_team_with_a_slash_are_found_and_no_other_files_listed(ser
     assert dataset_names(services.runs, ["role/other"]) == ()
     assert dataset_keys("weekly", services.runs, ["role/ci"]) == (keys[1],)
     assert services.runs.get_bytes(keys[1]) == b""
+
+
+def test_a_file_that_is_renewed_has_its_content_and_a_new_beginning(services: Services) -> None:
+    """A lifecycle counts from it; S3 refuses a copy onto itself that changes nothing."""
+    client, place = services.aws("s3"), {"Bucket": services.runs.bucket, "Key": "values/orders.json"}
+    client.put_object(**place, Body=b"[{}]", Metadata={"owner": "shop"}, Tagging="a=b")
+    before = client.head_object(**place)["LastModified"]
+    time.sleep(1.1)  # a head's resolution
+    services.runs.renew("values/orders.json")
+    assert client.head_object(**place)["LastModified"] > before
+    assert services.runs.get_bytes("values/orders.json") == b"[{}]"
+
+
+def test_rows_are_taken_by_the_link_that_was_signed_for_them_and_no_others(services: Services) -> None:
+    """The key names their content, which nobody looks at again before a run."""
+    body = b'{"a": 1}\n'
+    digest = hashlib.sha256(body).hexdigest()
+    place = offer_upload(RowsFile(format="jsonl", size_bytes=len(body), sha256=digest), services)
+    assert "content-length%3Bhost%3Bx-amz-checksum-sha256" in place.url
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        _put(place, b'{"a": 2}\n')
+    assert services.runs.find_bytes(place.key) is None
+    _put(place, body)
+    assert place.key == content_key(body, "jsonl")
+    assert services.runs.find_rows(place.key) == body
+
+
+def _put(place: Upload, body: bytes) -> None:
+    request = urllib.request.Request(place.url, body, place.headers, method="PUT")  # noqa: S310 -- of the emulator
+    urllib.request.urlopen(request, timeout=30).close()  # noqa: S310 -- likewise
 
 
 def test_a_second_trial_is_refused_a_leased_target_and_told_who_holds_it(services: Services) -> None:

@@ -60,7 +60,8 @@ class S3:
 
     def generate_presigned_url(self, _operation: str, *, Params: dict[str, str], ExpiresIn: int) -> str:  # noqa: N803 -- boto3's
         """Return a link that shows what it is of."""
-        return f"https://bucket/{Params['Key']}?{ExpiresIn}"
+        signed = "".join(f"&{name}={value}" for name, value in Params.items() if name not in {"Bucket", "Key"})
+        return f"https://bucket/{Params['Key']}?{ExpiresIn}{signed}"
 
 
 @dataclass(frozen=True)

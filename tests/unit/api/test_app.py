@@ -14,12 +14,14 @@ import pytest
 from botocore.exceptions import ClientError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.samples.services import NOT_ALLOWED
 from tests.unit.api.conftest import ANNA, BERT, MACHINE, Answer, Api
 
 from stepbench.api.resolver import Caller
 from stepbench.api.runs import submit
 from stepbench.contracts.api import ProblemDetails, RunList, RunView
 from stepbench.contracts.runs import QueueEntry, RunRequest, ValidatePlanInput
+from stepbench.contracts.values import MOST_FILE_BYTES, MOST_TEXT_BYTES
 from stepbench.errors import MOST_PROBLEMS, PlanError
 from stepbench.planning import find_plan
 from stepbench.planning.reading import MAX_PLAN_BYTES
@@ -61,6 +63,53 @@ def test_a_preset_is_changed_by_path(api: Api) -> None:
         api.call("POST", "/plans/validate", body).body["events"]
         < api.call("POST", "/plans/validate", {"plan": PRESET}).body["events"]
     )
+
+
+def test_a_preset_that_leaves_a_name_to_its_user_is_offered_with_it(api: Api) -> None:
+    """Nothing runs until it is set; then one learns beforehand that a copy does what the function does."""
+    offered = {plan["name"]: plan for plan in api.call("GET", "/plans").body["plans"]}
+    (path,) = offered["your-function"]["to_set"]
+    assert offered["your-function"]["refused"] == ""
+    details = problem(api.call("POST", "/runs", {"plan": "your-function"}), 422, "refused")
+    assert [(item.path, item.value) for item in details.problems] == [(path, '"YOUR-FUNCTION"')]
+    found = api.call("POST", "/plans/validate", {"plan": "your-function", "set": {path: "orders"}})
+    assert [note.partition(",")[0] for note in found.body["notes"]] == ["a copy of orders is invoked"]
+
+
+def test_a_function_that_the_stack_may_not_read_is_refused_before_a_run(api: Api) -> None:
+    """Validation that passes what the run then refuses would be worth little."""
+    body = {"plan": "your-function", "set": {"trials[0].target.function.name": NOT_ALLOWED}}
+    details = problem(api.call("POST", "/plans/validate", body), 422, "refused")
+    assert [item.path for item in details.problems] == ["trials[0].target.function.name"]
+    assert "MeasuredFunctions" in details.problems[0].message
+
+
+def test_rows_have_a_place_that_is_named_by_their_content(api: Api) -> None:
+    """They do not pass through the API, whose log and answers so have none of them."""
+    digest = "ab" * 32
+    found = api.call("POST", "/values", {"format": "jsonl", "size_bytes": 9, "sha256": digest})
+    checksum = base64.b64encode(bytes.fromhex(digest)).decode()
+    assert found.body["key"] == f"values/{digest}.jsonl"
+    assert found.body["url"] == f"https://bucket/values/{digest}.jsonl?300&ContentLength=9&ChecksumSHA256={checksum}"
+    assert found.body["headers"] == {"x-amz-checksum-sha256": checksum}
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"format": "xlsx"}, "format"),
+        ({"size_bytes": 0}, "size_bytes"),
+        ({"size_bytes": MOST_TEXT_BYTES + 1}, "size_bytes"),
+        ({"format": "zip", "size_bytes": MOST_FILE_BYTES + 1}, "size_bytes"),
+        ({"sha256": "../runs/x"}, "sha256"),
+        ({"key": "runs/mine/report.html"}, "key"),
+    ],
+)
+def test_a_file_that_no_trial_takes_has_no_place(api: Api, change: dict[str, Any], path: str) -> None:
+    """Whoever has the link may write what it says, and nothing else."""
+    asked = {"format": "jsonl", "size_bytes": 9, "sha256": "ab" * 32, **change}
+    details = problem(api.call("POST", "/values", asked), 422, "refused")
+    assert [item.path for item in details.problems] == [path]
 
 
 def test_a_plan_of_ones_own_is_as_good_as_a_preset(api: Api) -> None:

@@ -28,17 +28,17 @@ def load(**step: object) -> dict[str, Any]:
 BAD_PLANS = {
     "empty file": Refused("", "plan", "nothing", "stepbench plans"),
     "blank file": Refused(b" \n ", "plan", "nothing", "stepbench plans"),
-    "not JSON": Refused("name: x", "line 1, column 1", "name: x", "Mend"),
-    "trailing comma": Refused('{"name": "x",\n}', "line 1, column 13", ",", "Remove the comma"),
-    "comment": Refused('{\n  "name": "x", // why\n}', "line 2, column 16", "// why", "JSON has none"),
-    "number as YAML has it": Refused('{"a": .5}', "line 1, column 7", ".5}", "0.5"),
-    "single quotes": Refused("{'name': 1}", "line 1, column 2", "'name'", "double quotes"),
+    "not JSON": Refused("name: x", "line 1, column 1", "(hidden)", "Mend"),
+    "trailing comma": Refused('{"name": "x",\n}', "line 1, column 13", "(hidden)", "Remove the comma"),
+    "comment": Refused('{\n  "name": "x", // why\n}', "line 2, column 16", "(hidden)", "JSON has none"),
+    "number as YAML has it": Refused('{"a": .5}', "line 1, column 7", "(hidden)", "0.5"),
+    "single quotes": Refused("{'name': 1}", "line 1, column 2", "(hidden)", "double quotes"),
     "cut off": Refused('{"name": ', "line 1, column 10", "end of the text", "close what is open"),
-    "two plans": Refused("{} {}", "line 1, column 4", "{}", "Remove what follows"),
+    "two plans": Refused("{} {}", "line 1, column 4", "(hidden)", "Remove what follows"),
     "not UTF-8": Refused(b'{"name": "\xff"}', "plan", "byte 0xff at offset 10", "Save the file as UTF-8"),
-    "array instead of object": Refused("[]", "plan", "[]", "between { and }"),
+    "array instead of object": Refused("[]", "plan", "a list", "between { and }"),
     "null": Refused(None, "plan", "null", "between { and }"),
-    "number": Refused("5", "plan", "5", "between { and }"),
+    "number": Refused("5", "plan", "a number", "between { and }"),
     "too large": Refused("[" + " " * 300_000, "plan", "300,001 bytes", "Split it"),
     "too deep": Refused('{"a":' * 100 + "1" + "}" * 100, "a.a.a", "a deep nesting", "Remove the inner levels"),
     "bottomless": Refused("[" * 200_000, "plan", "a deep nesting", "Remove the inner levels"),
@@ -157,6 +157,24 @@ BAD_PLANS = {
 def test_a_bad_plan_is_refused_with_path_value_and_remedy(bad: Refused) -> None:
     """Its author mends it from this line alone, with nothing created yet."""
     check_plan(bad)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"password": hunter2}',
+        "{'password': 'hunter2'}",
+        '"hunter2"',
+        '["hunter2"]',
+        '{"a": 1}\n{"hunter2": 1}',
+        '"hunter2',
+    ],
+)
+def test_what_stands_where_a_text_is_no_plan_is_not_shown(text: str) -> None:
+    """It may be a secret or somebody's row, and the message goes to logs and histories."""
+    with pytest.raises(PlanError) as refused:
+        parse_plan(text)
+    assert "hunter2" not in str(refused.value)
 
 
 def test_every_problem_is_told_at_once() -> None:

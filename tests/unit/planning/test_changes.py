@@ -58,6 +58,14 @@ def test_what_is_no_path_is_told(text: str) -> None:
         parse_change(text)
 
 
+@pytest.mark.parametrize("text", ['{"password": "hunter2"}', '"password": "hunter2=",', "hunter2"])
+def test_what_is_no_change_is_not_shown(text: str) -> None:
+    """A plan that was pasted into the wrong field may have secrets and rows."""
+    with pytest.raises(ValueError, match="it is no PATH=VALUE") as caught:
+        parse_change(text)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_a_field_is_changed_whether_it_was_written_or_not() -> None:
     """`writers` has a default, and so has all of `record`."""
     plan = made("trials[0].phases[1].load[0].rate_per_s=500", "trials[0].writers=4", "trials[1].record.value_bytes=99")

@@ -77,6 +77,9 @@ ANSWERED: dict[str, Callable[[Plan], bool]] = {
         for trial in plan.trials
     ),
     "How long after my write does my function run?": lambda plan: {t.experiment for t in plan.trials} == {"trigger"},
+    "How long after my write does my function run, and when is it done?": lambda plan: all(
+        trial.target.function is not None for trial in plan.trials
+    ),
     "Is the trigger slower when its store is under load?": lambda plan: (
         [phase.name for trial in plan.trials for phase in trial.phases if phase.measured] == ["unloaded", "load"]
     ),

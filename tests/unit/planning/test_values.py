@@ -67,6 +67,12 @@ def test_a_file_is_kept_under_its_content_s_key() -> None:
     assert admit(plan({"key": content_key(FILE, "jsonl")}), {content_key(FILE, "jsonl"): FILE}).files == {}
 
 
+def test_what_a_plan_names_is_known_so_that_it_stays_stored() -> None:
+    """A schedule's rows would be gone after their lifetime, whatever they are called."""
+    assert admit(plan({"key": KEY}, repeats=3), {KEY: FILE}).read == (KEY,)
+    assert admit(plan({"rows": [{"a": 1}]})).read == ()
+
+
 def test_facts_that_somebody_gives_are_not_believed() -> None:
     """The estimate is made of them."""
     facts = {"rows": 1, "mean_bytes": 1, "largest_bytes": 1, "mean_kib": 1}

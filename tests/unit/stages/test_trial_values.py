@@ -22,6 +22,7 @@ from stepbench.stages.prepare_target import prepare_target
 from stepbench.stages.run_writer import Bench, run_writer
 from stepbench.stages.trial_values import trial_values
 from stepbench.stages.validate_plan import validate_plan
+from stepbench_tools.local.memory_services import MemoryBucket
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialRef
@@ -97,6 +98,14 @@ def test_rows_by_key_are_in_no_document_at_all() -> None:
     assert values is not None
     assert values.key is not None
     assert runs.get_bytes(values.key) == body
+
+
+def test_a_run_begins_the_lifetime_of_its_rows_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schedule whose plan names them by key would else fail one day."""
+    renewed: list[str] = []
+    monkeypatch.setattr(MemoryBucket, "copy_object", lambda _self, **asked: renewed.append(asked["Key"]))
+    Scene({"key": "values/mine.json"}, {"values/mine.json": b'[{"a": 1}]'})
+    assert renewed == ["values/mine.json"]
 
 
 def test_a_plan_whose_rows_are_nowhere_is_refused() -> None:

@@ -6,7 +6,7 @@ import { writeSync } from 'node:fs';
 
 import { now, resolutionNs } from './clock.mjs';
 import { load } from './load.mjs';
-import { chunks, delivered, FEW_RECORDS, failedItems, line } from './records.mjs';
+import { beginLine, commonFields, delivered, endLines } from './records.mjs';
 
 const importedNs = now(); // before the function's own module, which is a part of the sandbox's init
 const AHEAD_NS = 1_000_000_000n; // a sandbox that waited so long for its first invocation was made ahead: no cold start
@@ -18,21 +18,28 @@ const HERE = import.meta.url.slice(0, import.meta.url.lastIndexOf('/'));
 const name = process.env.STEPBENCH_HANDLER ?? '';
 const trial = process.env.STEPBENCH_TRIAL ?? '';
 const identity = process.env.STEPBENCH_IDENTITY ?? '';
+const place = process.env.STEPBENCH_RESULTS_TABLE ?? '';
 process.env._HANDLER = name; // as the function would see it without this layer
 const own = await load(process.env.LAMBDA_TASK_ROOT ?? process.cwd(), name);
 const isAsync = own.constructor.name === 'AsyncFunction';
-for (const eventSource of ['aws:s3', 'aws:dynamodb', '']) rehearse({ Records: [{ eventSource }] });
-const readyNs = now();
-const asleep = new Int32Array(new SharedArrayBuffer(4));
 const sandbox = randomBytes(6).toString('hex');
+rehearse({ eventSource: 'aws:s3', s3: { object: {} } });
+rehearse({ eventSource: 'aws:dynamodb', dynamodb: { Keys: { pk: {} } } });
+const readyNs = now();
+const initNs = readyNs - importedNs;
+const asleep = new Int32Array(new SharedArrayBuffer(4));
+// Last, since it is no part of the function's own init.
+const table = place ? new (await import('./table.mjs')).ResultsTable(place, trial, process.env) : null;
 let used = false;
 let unfinished = null; // ends the last invocation, should its event loop run empty first
 
 function write(text) {
-  let left = Buffer.from(text);
+  let left = text; // a buffer only of what did not fit: to make one takes as long as to write
   for (let waited = 0; left.length && waited < BUSY_MS; ) {
     try {
-      left = left.subarray(writeSync(STDOUT, left));
+      const written = writeSync(STDOUT, left);
+      if (written === Buffer.byteLength(left)) return;
+      left = Buffer.from(left).subarray(written);
     } catch (error) {
       if (error.code !== 'EAGAIN') throw error;
       waited += 1;
@@ -41,10 +48,17 @@ function write(text) {
   }
 }
 
-// Go once through what the first line takes: the first time takes a millisecond, which would count as handler time.
-function rehearse(event) {
+// The first line, and what those after the handler need.
+function firstLine(t4, cold, requestId, event, init) {
   const [source, records] = delivered(event, identity);
-  line('', { at: importedNs, source }, chunks(records)[0][1]);
+  const common = commonFields(trial, requestId, t4);
+  const ofSandbox = `"sandbox":"${sandbox}","cold":${cold},"init_ns":${init},"t4_resolution_ns":${resolutionNs()}`;
+  return { common, records, begun: beginLine(common, ofSandbox, source, records) };
+}
+
+// Go once through what the first line takes: the first time takes a millisecond, which would count as handler time.
+function rehearse(record) {
+  firstLine(importedNs, false, '', { Records: [record] }, 0n);
 }
 
 // Whatever goes wrong with a line, the function's result stands.
@@ -64,26 +78,24 @@ function isCold(t4) {
 
 // Write the first line, before the handler: one that never ends has it, too.
 function begin(t4, event, context) {
-  const cold = isCold(t4);
-  const [source, records] = delivered(event, identity);
-  const common = { trial, request: context.awsRequestId, t4 };
-  const few = records.length <= FEW_RECORDS;
-  const ofSandbox = { sandbox, cold, init_ns: readyNs - importedNs, t4_resolution_ns: resolutionNs() };
-  const fields = { ...common, ...ofSandbox, batch: records.length, source };
-  write(line('stepbench.t4', fields, few ? chunks(records)[0][1] : '[]'));
-  return { common, records, few };
+  const invocation = firstLine(t4, isCold(t4), context.awsRequestId, event, initNs);
+  write(invocation.begun);
+  return invocation;
 }
 
-// Write the other lines; the last of the records are in the last line.
-function finish(t5, { common, records, few }, error, result) {
-  const lines = few ? [[0, '[]']] : chunks(records);
-  const [, last] = lines.pop();
-  let from = 0;
-  for (const [count, chunk] of lines) {
-    write(line('stepbench.records', { ...common, from }, chunk));
-    from += count;
-  }
-  write(line('stepbench.t5', { ...common, t5, error, failed: failedItems(result, records) }, last));
+// Put all lines into the results table where the trial asks for that, and something can wait for it; return what is to
+// be waited for. Else write those that are left.
+function finish(t5, { common, records, begun }, context, waits, error, result) {
+  const lines = endLines(common, t5, error, result, records);
+  const print = () => lines.forEach(write);
+  if (!table || !waits) return print();
+  const put = table.put(t5, context.awsRequestId, [begun, ...lines], context.getRemainingTimeInMillis());
+  return put.then((taken) => taken || attempt(print));
+}
+
+// Go on once the table has answered, and at once if nothing waits for it.
+function after(waiting, step) {
+  return waiting ? waiting.then(step) : step();
 }
 
 // An error's type as the runtime reports it, and its stack without this layer's frames.
@@ -100,40 +112,37 @@ function typeOf(error) {
 function call(t4, event, context, callback) {
   if (unfinished) process.removeListener('beforeExit', unfinished);
   const invocation = attempt(() => begin(t4, event, context));
-  const end = (t5, error, result) => {
-    if (unfinished !== exit) return; // only the first end counts
+  const end = (t5, waits, error, result) => {
+    if (unfinished !== exit) return null; // only the first end counts
     process.removeListener('beforeExit', exit);
     unfinished = null;
-    attempt(() => finish(t5, invocation, error, result));
+    return attempt(() => finish(t5, invocation, context, waits, error, result));
   };
-  const exit = () => end(now(), isAsync ? 'Runtime.NodeJsExit' : '', null);
-  const settle = (t5, error, result) => end(t5, attempt(() => typeOf(error)) ?? 'handled', result);
+  const exit = () => end(now(), false, isAsync ? 'Runtime.NodeJsExit' : '', null);
+  const settle = (t5, waits, error) => end(t5, waits, attempt(() => typeOf(error)) ?? 'handled', null);
   unfinished = exit;
   process.prependOnceListener('beforeExit', exit); // without a callback or a promise, an empty event loop is the end
   try {
     const calledBack = (error, result, ...rest) => {
       const t5 = now();
-      if (error === undefined || error === null) end(t5, '', result);
-      else settle(t5, error);
-      return callback(error, result, ...rest);
+      const fine = error === undefined || error === null;
+      const waiting = fine ? end(t5, true, '', result) : settle(t5, true, error);
+      return after(waiting, () => callback(error, result, ...rest));
     };
     const result = own(event, context, ...(callback === undefined ? [] : [calledBack]));
     if (typeof result?.then !== 'function') {
-      if (callback === undefined) end(now(), '', result); // Node.js 24 has no callbacks: what is returned counts
-      return result;
+      if (callback !== undefined) return result;
+      return after(end(now(), true, '', result), () => result); // Node.js 24 has no callbacks: what is returned counts
     }
     return result.then(
-      (value) => {
-        end(now(), '', value);
-        return value;
-      },
-      (error) => {
-        settle(now(), error);
-        throw error;
-      },
+      (value) => after(end(now(), true, '', value), () => value),
+      (error) =>
+        after(settle(now(), true, error), () => {
+          throw error;
+        }),
     );
   } catch (error) {
-    settle(now(), error);
+    settle(now(), false, error);
     throw error;
   }
 }

@@ -20,10 +20,12 @@ import traceback
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench_measuring.records import FEW_RECORDS, chunks, delivered, failed_items, line
+from stepbench_measuring.records import begin_line, common_fields, delivered, end_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from stepbench_measuring.table import ResultsTable
 
 AHEAD_NS = 1_000_000_000
 """A sandbox that waited so long for its first invocation was made ahead: that is no cold start."""
@@ -72,21 +74,31 @@ class Sandbox:
         self.name = os.urandom(6).hex()
         return t4_ns - self.ready_ns < AHEAD_NS or os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start"
 
+    def fields(self, *, cold: bool) -> str:
+        """Return what the first line says of it."""
+        return f'"sandbox":"{self.name}","cold":{"true" if cold else "false"},"init_ns":{self.init_ns}'
+
 
 class Invocation(NamedTuple):
-    """What one invocation's lines have in common, its records, and whether these are written."""
+    """What the lines after the handler need: what all have in common, the records, and the line before it."""
 
-    common: dict[str, Any]
-    records: list[Any]
-    written: bool
+    common: str
+    records: list[str]
+    begun: bytes
 
 
 TRIAL = os.environ.get("STEPBENCH_TRIAL", "")
 IDENTITY = os.environ.get("STEPBENCH_IDENTITY", "")
 HANDLER = os.environ.get("STEPBENCH_HANDLER", "")
+PLACE = os.environ.get("STEPBENCH_RESULTS_TABLE", "")
 os.environ["_HANDLER"] = HANDLER  # as the function would see it without this layer
 MEASURED = _load(HANDLER)
 SANDBOX = Sandbox(IMPORTED_NS, time_ns())
+TABLE: ResultsTable | None = None
+if PLACE:  # last, since it is no part of the function's own init
+    from stepbench_measuring.table import ResultsTable
+
+    TABLE = ResultsTable(PLACE, TRIAL, os.environ)
 
 
 def handler(event: Any, context: Any) -> Any:  # noqa: ANN401 -- whatever the function takes and returns
@@ -96,39 +108,37 @@ def handler(event: Any, context: Any) -> Any:  # noqa: ANN401 -- whatever the fu
     try:
         result = MEASURED(event, context)
     except BaseException as error:
-        _end(time_ns(), invocation, type(error).__name__, None)
+        _end(time_ns(), invocation, context, type(error).__name__, None)
         raise
-    _end(time_ns(), invocation, "", result)
+    _end(time_ns(), invocation, context, "", result)
     return result
 
 
 def _begin(t4_ns: int, event: Any, context: Any) -> Invocation | None:  # noqa: ANN401 -- see handler
     """Write the first line, before the handler: one that never ends has it, too."""
-    with contextlib.suppress(Exception):  # whatever it is, the function's result stands
+    try:
         cold = SANDBOX.begin(t4_ns)
         source, records = delivered(event, IDENTITY)
-        common = {"trial": TRIAL, "request": context.aws_request_id, "t4": t4_ns}
-        few = len(records) <= FEW_RECORDS
-        of_sandbox = {"sandbox": SANDBOX.name, "cold": cold, "init_ns": SANDBOX.init_ns}
-        fields = {**common, **of_sandbox, "batch": len(records), "source": source}
-        _write(line("stepbench.t4", fields, chunks(records)[0][1] if few else "[]"))
-        return Invocation(common, records, written=few)
-    return None
+        common = common_fields(TRIAL, context.aws_request_id, t4_ns)
+        begun = begin_line(common, SANDBOX.fields(cold=cold), source, records)
+        _write(begun)
+        return Invocation(common, records, begun)
+    except Exception:  # noqa: BLE001 -- whatever it is, the function's result stands
+        return None
 
 
-def _end(t5_ns: int, invocation: Invocation | None, error: str, result: Any) -> None:  # noqa: ANN401 -- see handler
-    """Write the other lines; the last of the records are in the last line."""
+def _end(t5_ns: int, invocation: Invocation | None, context: Any, error: str, result: Any) -> None:  # noqa: ANN401 -- see handler
+    """Put all lines into the results table where the trial asks for that; else write those that are left."""
     with contextlib.suppress(Exception):  # see _begin
         if invocation is None:
             return
-        common, records, written = invocation
-        *others, (_, last) = [(0, "[]")] if written else chunks(records)
-        begin = 0
-        for count, chunk in others:
-            _write(line("stepbench.records", {**common, "from": begin}, chunk))
-            begin += count
-        fields = {**common, "t5": t5_ns, "error": error, "failed": failed_items(result, records)}
-        _write(line("stepbench.t5", fields, last))
+        lines = end_lines(invocation.common, t5_ns, error, result, invocation.records)
+        if TABLE is not None:
+            limit_s = TABLE.limit_s(context.get_remaining_time_in_millis())
+            if TABLE.put(t5_ns, context.aws_request_id, [invocation.begun, *lines], limit_s):
+                return
+        for line in lines:
+            _write(line)
 
 
 def _write(text: bytes) -> None:

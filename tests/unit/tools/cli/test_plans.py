@@ -127,6 +127,19 @@ def test_validate_says_that_a_copy_does_what_the_function_does(
     (plan := tmp_path / "plan.json").write_text(json.dumps({"name": "mine", "trials": [trial]}))
     assert main(["validate", str(plan)]) == 0
     assert capsys.readouterr().out.count("a copy of orders is invoked, which does what that does") == 1
+    assert main(["validate", "--json", str(plan)]) == 0
+    (note,) = json.loads(capsys.readouterr().out)["notes"]
+    assert note.startswith("a copy of orders is invoked, which does what that does")
+
+
+def test_a_preset_for_a_function_of_ones_own_wants_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be looked for on the stack under the name of the example."""
+    assert main(["validate", "your-function", "--stack"]) == 2
+    error = capsys.readouterr().err
+    assert 'trials[0].target.function.name: is to be replaced by the name of your own function (got "YOUR-F' in error
+    for store in ("dynamodb", "s3", "postgresql"):
+        given = ("--set", "trials[0].target.function.name=orders", "--set", f"trials[0].target.store={store}")
+        assert main(["validate", "your-function", "--stack", *given]) == 0
 
 
 def test_validate_names_what_is_skipped_where_the_rest_can_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,7 +307,7 @@ def test_a_plan_may_be_yaml(
     ("text", "said"),
     [
         ("name: a\nname: b", "stepbench: line 2, column 1: is given twice"),
-        ("- 1", "stepbench: plan: is not an object (got [1])"),
+        ("- 1", "stepbench: plan: is not an object (got a list)"),
         ("name: on\ntrials: [{target: {store: s3}, phases: [{name: p, measured: no, load: [{rate_per_s: 1}]}]}]",
          'phases[0].measured: has to be a valid boolean (got "no"). Give true or false.'),
     ],

@@ -60,12 +60,11 @@ def require_one_stdin(names: Sequence[str]) -> None:
 
 
 def read_plan(name: str, changes: Changes | None = None) -> Plan:
-    """Return a valid plan within its budget, whose models ship; raises PlanError for any other."""
-    from stepbench.planning import check_budget
-    from stepbench.tuning.models import model_problems
+    """Return a valid plan within its budget that lacks nothing; raises PlanError for any other."""
+    from stepbench.planning import check_budget, expanded, open_problems
 
     plan = read_any_plan(name, changes)
-    raise_problems(model_problems(plan))
+    raise_problems(open_problems(plan, expanded(plan)))
     check_budget(plan)
     return plan
 

@@ -118,8 +118,7 @@ def validate(options: argparse.Namespace) -> int:
 
 
 def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
-    from stepbench.planning import check_budget, expanded, refuse_on_emulator
-    from stepbench.tuning.models import model_problems
+    from stepbench.planning import check_budget, expanded, open_problems, refuse_on_emulator
 
     try:
         plan = read_any_plan(name, changes)
@@ -127,7 +126,7 @@ def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
         return _Checked(name, error.problems)
     from stepbench_tools.local.packing.package import check_codes, refuse_local_files
 
-    problems = (*model_problems(plan), *_problems(lambda: check_budget(plan)))
+    problems = (*open_problems(plan, expanded(plan)), *_problems(lambda: check_budget(plan)))
     problems += _problems(lambda: refuse_local_files(plan) if remote else check_codes(plan))
     if remote:
         return _Checked(name, problems, plan)
@@ -169,10 +168,11 @@ def _facts(checked: _Checked, *, remote: bool) -> dict[str, Any]:
 
 def _numbers(checked: _Checked, plan: Plan, *, remote: bool) -> dict[str, Any]:
     from stepbench.experiments.estimates import estimate, upper_bound
-    from stepbench.planning import expanded
+    from stepbench.planning import describe_copies, expanded
     from stepbench.planning.wall_time import AWS, LOCAL, offered_load_s, run_s
 
-    trials = [trial.plan for trial in expanded(plan)]
+    notes = describe_copies(every := expanded(plan))
+    trials = [trial.plan for trial in every]
     place = AWS if remote else LOCAL
     spent, spent_here = (
         sum(estimate(trial, replace(each.assumed, aborts=plan.abort_on_fail)).total_usd for trial in trials)
@@ -189,6 +189,7 @@ def _numbers(checked: _Checked, plan: Plan, *, remote: bool) -> dict[str, Any]:
         "budget_usd": plan.budget_usd,
         **({"skipped": {trial.name: reason for trial, reason in checked.skipped}} if checked.skipped else {}),
         **({"at_most_usd": round(most, 4)} if (most := sum(upper_bound(t).total_usd for t in trials)) > spent else {}),
+        **({"notes": notes} if notes else {}),
         **({"expected": [mix.model_dump(mode="json") for mix in mixes]} if (mixes := _expected(trials)) else {}),
     }
 
@@ -220,9 +221,8 @@ def _describe(checked: _Checked, *, remote: bool) -> None:
     if "here_usd" in numbers:
         cost += f"; what is done here would cost {dollars(numbers['here_usd'])} there"
     write(f"{plan.name}: {counted(len(trials), 'trial')}, {load}; {takes}; {cost}")
-    functions = (trial.plan.target.function for trial in trials)
-    for measured in dict.fromkeys(function.described for function in functions if function is not None):
-        write(f"  a copy of {measured} is invoked, which does what that does: what it writes, sends or mails")
+    for note in numbers.get("notes", ()):
+        write(f"  {note}")
     for name, reason in numbers.get("skipped", {}).items():
         write(f"  {name} is skipped here: {reason}")
     for mix in _expected([trial.plan for trial in trials]):

@@ -16,8 +16,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 from ruamel.yaml.resolver import BaseResolver
 
-from stepbench.errors import PlanError, Problem
-from stepbench.planning.problems import shown
+from stepbench.errors import HIDDEN, PlanError, Problem
 from stepbench.planning.reading import parse_integer
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 MAX_NODES = 50_000
 """Ten times what a plan of 100 trials has. A text of a few lines can name itself again and again (`*alias`)."""
 _TAG = "tag:yaml.org,2002:"
+_QUOTED, _SHORTEST = re.compile(r"""["']([^"']*)["']"""), 2
 _BASES = {"0o": 8, "0x": 16}
 
 
@@ -101,7 +101,7 @@ def _value(node: Node) -> Any:  # noqa: ANN401 -- any JSON
             return [_value(each) for each in node.value]
         case "str" | "bool" | "null" | "int" | "float" if isinstance(node, ScalarNode):
             return _scalar(node, kind)
-    raise _refusal(node, kind, "is not YAML: a tag that plans do not have", "Remove the tag.")
+    raise _refusal(node, HIDDEN, "is not YAML: a tag that plans do not have", "Remove the tag.")
 
 
 def _object(node: MappingNode) -> dict[str, Any]:
@@ -111,9 +111,9 @@ def _object(node: MappingNode) -> dict[str, Any]:
     for key, value in node.value:
         kind = str(key.tag).removeprefix(_TAG)
         if not isinstance(key, ScalarNode) or kind not in {"str", "merge"}:
-            raise _refusal(key, key.value, "is no name", 'Write it as text, in quotes: "1".')
+            raise _refusal(key, HIDDEN, "is no name", 'Write it as text, in quotes: "1".')
         if key.value in own or (kind == "merge" and merged):
-            raise _refusal(key, key.value, "is given twice in one object", "Keep one of the two.")
+            raise _refusal(key, json.dumps(key.value), "is given twice in one object", "Keep one of the two.")
         if kind == "merge":
             merged.append((key, value))
         else:
@@ -127,7 +127,7 @@ def _merged(key: Node, node: Node) -> dict[str, Any]:
     found = _value(node)
     objects = found if isinstance(found, list) else [found]
     if not all(isinstance(each, dict) for each in objects):
-        raise _refusal(key, "<<", "merges what is no object", "Name an object, or a list of them.")
+        raise _refusal(key, '"<<"', "merges what is no object", "Name an object, or a list of them.")
     return {name: value for each in reversed(objects) for name, value in each.items()}
 
 
@@ -144,7 +144,7 @@ def _scalar(node: ScalarNode, kind: str) -> Any:  # noqa: ANN401 -- any JSON
             case "float":
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     except (KeyError, ValueError) as error:
-        raise _refusal(node, text, f"is not YAML: no {kind}", "Remove the tag, or mend the value.") from error
+        raise _refusal(node, HIDDEN, f"is not YAML: no {kind}", "Remove the tag, or mend the value.") from error
     return text
 
 
@@ -164,7 +164,7 @@ def _count(node: Node, counted: dict[int, int]) -> int:
 
 
 def _refusal(node: Node, found: str, message: str, remedy: str) -> PlanError:
-    return PlanError([Problem(_place(node.start_mark), shown(found), message, remedy)])
+    return PlanError([Problem(_place(node.start_mark), found, message, remedy)])
 
 
 def _place(mark: StringMark) -> str:
@@ -172,12 +172,20 @@ def _place(mark: StringMark) -> str:
 
 
 def _syntax_problem(text: str, error: MarkedYAMLError) -> Problem:
+    """Return where a text is no YAML, and nothing of it: what stands there may be a secret, or somebody's row."""
     mark = error.problem_mark or error.context_mark
     if mark is None:
-        return Problem("plan", "a text", f"is not YAML: {error.problem}", "Mend the text.")
+        return Problem("plan", "a text", f"is not YAML: {_without_content(error.problem)}", "Mend the text.")
     lines = text.splitlines()
     rest = lines[mark.line][mark.column :].strip() if mark.line < len(lines) else ""
     remedy = "Indent with spaces." if rest.startswith("\t") or "\\t" in str(error.problem) else "Mend the text there."
     context = f" {error.context}" if error.context else ""
-    message = f"is not YAML: {error.problem}{context}"
-    return Problem(_place(mark), shown(rest) if rest else "the end of the text", message, remedy)
+    message = f"is not YAML: {_without_content(f'{error.problem}{context}')}"
+    return Problem(_place(mark), HIDDEN if rest else "the end of the text", message, remedy)
+
+
+def _without_content(said: str | None) -> str:
+    """Return a message of ruamel's without what it quotes of the text, such as an alias; its own words are `<...>`."""
+    return _QUOTED.sub(
+        lambda found: found[0] if found[1][:1] == "<" or len(found[1]) < _SHORTEST else HIDDEN, str(said)
+    )

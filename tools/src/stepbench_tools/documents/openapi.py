@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import stepbench
 from stepbench.api import app, datasets
 from stepbench.api.resolver import CONTENT_TYPE, ErrorKind
-from stepbench.contracts.api import Acknowledgement, ProblemDetails, RunFilter, Submission
+from stepbench.contracts.api import Acknowledgement, ProblemDetails, RowsFile, RunFilter, Submission
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 _REFERENCES = "#/components/schemas/{model}"
 _ACKNOWLEDGE = ("/runs/{run_id}/acknowledgement", "put")
-_BODIES = {("/runs", "post"): Submission, ("/plans/validate", "post"): Submission, _ACKNOWLEDGE: Acknowledgement}
+_BODIES = {
+    ("/runs", "post"): Submission,
+    ("/plans/validate", "post"): Submission,
+    ("/values", "post"): RowsFile,
+    _ACKNOWLEDGE: Acknowledgement,
+}
 _ALWAYS = (ErrorKind.NOT_SIGNED, ErrorKind.NOT_PERMITTED, ErrorKind.UNAVAILABLE, ErrorKind.MISTAKE)
 _OF_A_ROUTE = {
     ("/runs", "post"): (ErrorKind.BAD_REQUEST, ErrorKind.CONFLICT, ErrorKind.REFUSED),
@@ -26,6 +31,7 @@ _OF_A_ROUTE = {
     _ACKNOWLEDGE: (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.CONFLICT, ErrorKind.REFUSED),
     ("/plans/{name}", "get"): (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND),
     ("/plans/validate", "post"): (ErrorKind.BAD_REQUEST, ErrorKind.REFUSED),
+    ("/values", "post"): (ErrorKind.BAD_REQUEST, ErrorKind.REFUSED),
     ("/datasets/{name}/report", "get"): (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.REFUSED),
     ("/datasets/{name}/summary", "get"): (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.REFUSED),
     ("/compare", "get"): (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.REFUSED),
@@ -51,7 +57,7 @@ def openapi() -> Document:
     document["paths"].update(further["paths"])
     schemas = document["components"]["schemas"]
     schemas.update(further["components"]["schemas"])
-    for model in (Submission, Acknowledgement, ProblemDetails):
+    for model in (Submission, RowsFile, Acknowledgement, ProblemDetails):
         schema = model.model_json_schema(ref_template=_REFERENCES)
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema

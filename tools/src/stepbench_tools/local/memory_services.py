@@ -136,6 +136,10 @@ class MemoryBucket:
         """Store one object."""
         self.objects[Key] = Body
 
+    def copy_object(self, *, Key: str, CopySource: Mapping[str, str], **_: object) -> None:  # noqa: N803 -- boto3's
+        """Store one object once more."""
+        self.put_object(Key=Key, Body=self.objects[CopySource["Key"]])
+
     def upload_file(self, Filename: str, _bucket: str, Key: str) -> None:  # noqa: N803 -- boto3's
         """Store a file from disk."""
         self.objects[Key] = Path(Filename).read_bytes()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 
-from stepbench.api import dashboard, plans, runs
+from stepbench.api import dashboard, plans, rows, runs
 from stepbench.api.resolver import (
     FRESH,
     JSON,
@@ -28,10 +28,12 @@ from stepbench.contracts.api import (
     DatasetList,
     Download,
     PlanList,
+    RowsFile,
     RunFilter,
     RunList,
     RunView,
     StoreList,
+    Upload,
     Validation,
 )
 from stepbench.errors import PlanError
@@ -137,6 +139,13 @@ def validate_plan() -> Response[Validation]:
     """Return what a plan would do, how long it would take, and what it would cost."""
     _, services = asked_by(app)
     return answer_json(plans.validate(_request(), services))
+
+
+@app.post("/values", summary="Upload a file of rows")
+def upload_rows() -> Response[Upload]:
+    """Return where the file is to be put, by a link that is good for five minutes, and the key that plans name."""
+    _, services = asked_by(app)
+    return answer_json(rows.offer_upload(parse_body(RowsFile, read_body(app.current_event)), services))
 
 
 @app.get("/schema", summary="JSON Schema of a plan")

@@ -30,8 +30,8 @@ from stepbench.api.resolver import (
 )
 from stepbench.contracts.api import Acknowledgement, CheckedForm, Download, ProblemItem, RunFilter, StartForm
 from stepbench.contracts.runs import RunRequest
-from stepbench.errors import PlanError, Problem, raise_problems
-from stepbench.planning.changes import parse_change
+from stepbench.errors import HIDDEN, PlanError, Problem, raise_problems
+from stepbench.planning.changes import CHANGE_FORM, parse_change
 from stepbench.planning.problems import shown
 from stepbench.planning.reading import read_json
 from stepbench.planning.requests import field_problems, parse_body
@@ -261,8 +261,8 @@ def _request(form: StartForm) -> RunRequest:
     for number, line in enumerate(form.changes.splitlines(), 1):
         try:
             changes.update([parse_change(line)] if line.strip() else [])
-        except ValueError as error:
-            problems.append(Problem(f"changes, line {number}", shown(line), "is no PATH=VALUE", str(error)))
+        except ValueError:
+            problems.append(Problem(f"changes, line {number}", HIDDEN, "is no PATH=VALUE", CHANGE_FORM))
     raise_problems(problems)
     plan = read_json(form.document) if form.document.strip() else form.plan
     return parse_body(RunRequest, {"plan": plan, "set": changes})

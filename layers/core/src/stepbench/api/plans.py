@@ -15,7 +15,8 @@ from stepbench.contracts.api import PlanInfo, PlanList, Progress, Validation
 from stepbench.contracts.experiment import measure_of
 from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.errors import PlanError
-from stepbench.planning import expand, questions
+from stepbench.planning import describe_copies, expand, questions
+from stepbench.planning.limits import placeholder_problems
 from stepbench.planning.presets import find_preset
 from stepbench.planning.reading import parse_expanded
 from stepbench.planning.requests import admitted, check_plan
@@ -32,6 +33,7 @@ from stepbench.progress import (
     share_done,
 )
 from stepbench.records.storage import layout
+from stepbench.stages.measured_functions import check_functions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,18 +64,19 @@ def list_presets(settings: Settings) -> PlanList:
                     events=known.events,
                     expected_s=known.expected_s,
                     estimate_usd=known.estimate_usd,
-                    refused=_refusal(plan, trials, settings),
+                    to_set=(to_set := tuple(problem.path for problem in placeholder_problems(trials))),
+                    refused=_refusal(plan, trials, settings, to_set),
                 )
             )
     return PlanList(plans=tuple(found))
 
 
-def _refusal(plan: Plan, trials: tuple[Expanded, ...], settings: Settings) -> str:
-    """Return why a stack does not run a plan, as its first problem has it; empty where it does."""
+def _refusal(plan: Plan, trials: tuple[Expanded, ...], settings: Settings, to_set: tuple[str, ...]) -> str:
+    """Return why a stack does not run a plan once these places are set, as its first problem has it; or empty."""
     try:
         check_plan(plan, trials, settings)
     except PlanError as error:
-        return f"{error.problems[0].path} {error.problems[0].message}"
+        return next((f"{each.path} {each.message}" for each in error.problems if each.path not in to_set), "")
     return ""
 
 
@@ -85,14 +88,16 @@ def preset(name: str) -> dict[str, Any]:
 
 def validate(request: RunRequest, services: Services) -> Validation:
     """
-    Return what a plan would do on this stack.
+    Return what a plan would do on this stack, which the functions that it measures are asked about, too.
 
     Raises:
         PlanError: it is refused; with every problem.
     """
     found = admitted(request, services.settings, services.runs.find_rows)
+    check_functions(found.trials, services)
     known = expected([trial.plan for trial in found.trials], services.settings, aborts=found.plan.abort_on_fail)
-    return Validation(plan=found.plan.name, budget_usd=found.plan.budget_usd, **known._asdict())
+    notes = describe_copies(found.trials)
+    return Validation(plan=found.plan.name, budget_usd=found.plan.budget_usd, notes=notes, **known._asdict())
 
 
 MOST_COUNTED = 20_000

@@ -16,6 +16,7 @@ from stepbench.contracts.features import StoreFeatures
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.regressions import DetectorSettings, Regressions, RunSeries
 from stepbench.contracts.runs import RunId, RunState, TeamName
+from stepbench.contracts.values import MOST_FILE_BYTES
 from stepbench.contracts.workload import Kind
 
 Moment = Annotated[str, StringConstraints(pattern=r"^(\d{4}(-\d{2}(-\d{2}(T[\d:.]{2,15}Z?)?)?)?)?$")]
@@ -173,6 +174,7 @@ class PlanInfo(Contract):
     events: int
     expected_s: float
     estimate_usd: float
+    to_set: tuple[str, ...] = Field(default=(), description="Paths that it leaves to whoever starts it (`set`).")
     refused: str = Field(default="", description="Why this stack does not run it; empty where it does.")
 
 
@@ -215,6 +217,26 @@ class Validation(Contract):
     expected_s: float
     estimate_usd: float
     budget_usd: float
+    notes: tuple[str, ...] = Field(
+        default=(), description="What it does beside measuring, such as by a function's copy."
+    )
+
+
+class RowsFile(Contract):
+    """A file of rows (`record.values`) that a caller is about to upload."""
+
+    format: Literal["json", "jsonl", "csv", "zip"] = Field(description="As `record.values.key` has it.")
+    size_bytes: int = Field(ge=1, le=MOST_FILE_BYTES)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the content, in hexadecimal digits.")
+
+
+class Upload(Contract):
+    """Where a file is put, by one PUT with these headers and the whole content."""
+
+    key: str = Field(description="The plan's `record.values.key`, once the file is there.")
+    url: str
+    headers: dict[str, str] = Field(description="Signed with the link: S3 takes no other content.")
+    expires_at: AwareDatetime
 
 
 class Download(Contract):

@@ -31,6 +31,8 @@ MOST_INVOKE_BYTES, MOST_SYNCHRONOUS_BYTES = 1024 * 1024, 6 * 1024 * 1024
 """Lambda's quotas on the payload of an asynchronous (256 KiB until October 2025) and of a synchronous invocation."""
 PAYLOAD_FRAME_BYTES = 400
 """The part of a trigger's payload that is not the row: source, event, time, operation, and the key's own column."""
+PLACEHOLDER = "YOUR-FUNCTION"
+"""The name that a preset leaves to be filled in."""
 PACKAGES = "functions/"
 """What the keys of packages in the results bucket begin with."""
 CODE_FIELDS = ("code", "variables_file")

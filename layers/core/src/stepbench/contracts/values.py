@@ -52,6 +52,11 @@ def form_of(key: str) -> str:
     return key.rpartition(".")[2]
 
 
+def most_bytes(form: str) -> int:
+    """Return how large a file of a format may be."""
+    return MOST_FILE_BYTES if form == "zip" else MOST_TEXT_BYTES
+
+
 def content_key(body: bytes, form: str) -> str:
     """Return the key in the results bucket of rows with this content."""
     return f"{VALUES}{hashlib.sha256(body).hexdigest()}.{form}"

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 ALL = "*"
 _INDEX = r"(\[([0-9]{1,6}|\*)\])*"
 _PATH = re.compile(rf"[A-Za-z_]\w*{_INDEX}(\.[A-Za-z_]\w*{_INDEX})*")
+_LIKE_A_PATH = re.compile(r"[\w.*\[\]-]{1,100}")
+"""What may be shown of a text that is no change: other text may be a value, and so a row or a secret."""
 _FRACTION = re.compile(r"[+-]?[0-9]*\.[0-9]+")
-_FORM = "Write it as trials[0].phases[1].load[0].rate_per_s=500, counting from 0, or trials[*] for all trials."
+CHANGE_FORM = "Write it as trials[0].phases[1].load[0].rate_per_s=500, counting from 0, or trials[*] for all trials."
 
 _LENGTHS = frozenset(
     {
@@ -30,7 +32,9 @@ _LENGTHS = frozenset(
     }
 )  # fmt: skip
 """Fields that say how much is measured, how long, how often, which is what no plan's question asks about."""
-_LOADS = frozenset({"arrivals", "clients", "endpoint", "key_bytes", "rate_per_s", "records", "value_bytes", "writers"})
+_LOADS = frozenset(
+    {"arrivals", "clients", "endpoint", "key_bytes", "rate_per_s", "records", "store", "value_bytes", "writers"}
+)
 """A question may ask about these where a plan has several values of them."""
 
 
@@ -66,7 +70,8 @@ def parse_change(text: str) -> tuple[str, Any]:
     """
     path, equals, value = text.partition("=")
     if not equals or not is_path(path.strip()):
-        message = f"{text!r} is no PATH=VALUE. {_FORM}"
+        named = f"{path.strip()} " if equals and _LIKE_A_PATH.fullmatch(path.strip()) else "it "
+        message = f"{named}is no PATH=VALUE. {CHANGE_FORM}"
         raise ValueError(message)
     try:
         return path.strip(), json.loads(value)

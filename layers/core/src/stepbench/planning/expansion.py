@@ -23,7 +23,7 @@ from stepbench.experiments.estimates import estimate
 from stepbench.planning.matrix import Combination, MatrixError, combinations
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from stepbench.contracts.plan import AnyTrial
     from stepbench.costs.assumptions import Assumptions
@@ -53,6 +53,15 @@ class Expanded(NamedTuple):
     repeat: int
     point: dict[str, Any]
     plan: AnyTrial
+
+
+def describe_copies(trials: Iterable[Expanded]) -> tuple[str, ...]:
+    """Return what a plan does beside measuring, a sentence for each function of which it runs a copy."""
+    functions = (trial.plan.target.function for trial in trials)
+    named = dict.fromkeys(function.described for function in functions if function is not None)
+    return tuple(
+        f"a copy of {name} is invoked, which does what that does: what it writes, sends or mails" for name in named
+    )
 
 
 def expand(

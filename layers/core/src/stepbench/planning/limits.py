@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.capacity import AutoscaledCapacity
-from stepbench.contracts.function import CODE_FIELDS, UPLOADED_FIELDS
+from stepbench.contracts.function import CODE_FIELDS, PLACEHOLDER, UPLOADED_FIELDS
 from stepbench.contracts.plan import offered_plan
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.costs.prices import table_date
@@ -17,6 +17,7 @@ from stepbench.experiments.estimates import budgeted
 from stepbench.experiments.registry import experiment_of
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import NOTHING
+from stepbench.tuning.models import model_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,6 +76,27 @@ def _name_trial(plan: Plan, trial: Expanded) -> str:
 def _ceil_cents(usd: float) -> float:
     """Round up, so that the advice, once followed, is enough."""
     return (int(usd * 100) + 1) / 100
+
+
+def open_problems(plan: Plan, trials: Sequence[Expanded]) -> list[Problem]:
+    """Return what a valid plan still lacks: what a preset leaves to be filled in, and models that do not ship."""
+    return [*placeholder_problems(trials), *model_problems(plan)]
+
+
+def placeholder_problems(trials: Sequence[Expanded]) -> list[Problem]:
+    """Return a problem for each place that a preset leaves to be filled in, and that still is as it was."""
+    functions = {f"trials[{trial.source}].target.function.name": trial.plan.target.function for trial in trials}
+    return [
+        Problem(
+            path=at,
+            value=f'"{PLACEHOLDER}"',
+            message="is to be replaced by the name of your own function",
+            remedy=f"Set it ({at}=NAME) to one that the stack's parameter MeasuredFunctions allows; for a folder on "
+            "your machine, `stepbench init` writes a plan.",
+        )
+        for at, function in functions.items()
+        if function is not None and function.name == PLACEHOLDER
+    ]
 
 
 def refuse_on_emulator(plan: Plan, where: str) -> None:

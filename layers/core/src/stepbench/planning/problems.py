@@ -193,6 +193,12 @@ def shown(value: Any, steps: tuple[str | int, ...] = ()) -> str:  # noqa: ANN401
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
+def describe_kind(value: Any) -> str:  # noqa: ANN401 -- any JSON
+    """Return what kind of JSON a value is, and nothing of what it holds."""
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list"}
+    return "null" if value is None else names.get(type(value), f"a Python {type(value).__name__}")
+
+
 def _without_secrets(value: Any) -> Any:  # noqa: ANN401 -- any JSON
     match value:
         case dict():

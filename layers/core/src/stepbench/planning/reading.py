@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from stepbench.contracts.plan import Plan
-from stepbench.errors import PlanError, Problem, raise_problems
+from stepbench.errors import HIDDEN, PlanError, Problem, raise_problems
 from stepbench.planning.expansion import expanded
-from stepbench.planning.problems import expectation, problems_of, shown, shown_below
+from stepbench.planning.problems import describe_kind, expectation, problems_of, shown_below
 from stepbench.planning.references import application_problems, judge_problems, threshold_problems
 from stepbench.planning.schedule import schedule_problems
 from stepbench.planning.schema import ROOT, node_at, path_text
@@ -54,7 +54,7 @@ def _read(source: object) -> tuple[dict[str, Any], list[Problem]]:
     """Return the object, and what JSON lets pass in silence: names given twice, numbers too large or none."""
     value = decode_json(source) if isinstance(source, str | bytes | bytearray) else source
     if not isinstance(value, dict):
-        raise PlanError([Problem(ROOT, shown(value), "is not an object", "Put the plan between { and }.")])
+        raise PlanError([Problem(ROOT, describe_kind(value), "is not an object", "Put the plan between { and }.")])
     return value, list(_silent_problems(value, (), value))
 
 
@@ -117,9 +117,9 @@ def _text(source: bytes) -> str:
 
 
 def _syntax_problem(text: str, error: json.JSONDecodeError) -> Problem:
+    """Return where a text is no JSON, and nothing of it: what stands there may be a secret, or somebody's row."""
     at = _find_fault(text, error)
-    rest = text[at:].partition("\n")[0].strip()
-    found = shown(rest) if rest else "the end of the line" if text[at:].strip() else "the end of the text"
+    found = HIDDEN if text[at:].strip() else "the end of the text"
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
     message = f"is not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
     return Problem(f"line {line}, column {column}", found, message, _syntax_remedy(text[at:].lstrip(), error.msg))

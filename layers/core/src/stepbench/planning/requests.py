@@ -14,14 +14,13 @@ from pydantic import BaseModel, ValidationError
 from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.planning.changes import Changes, changed, is_path
-from stepbench.planning.limits import check_budget, check_stack
+from stepbench.planning.limits import check_budget, check_stack, open_problems
 from stepbench.planning.presets import NO_PRESET, find_preset
 from stepbench.planning.problems import NOTHING, shown, shown_below
 from stepbench.planning.reading import parse_expanded, read_json
 from stepbench.planning.schema import path_text
 from stepbench.planning.values import RowReader, admit_rows
 from stepbench.planning.wall_time import expected
-from stepbench.tuning.models import model_problems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,12 +43,14 @@ class Admitted(NamedTuple):
     A plan that a stack takes, with its trials in the order of execution, and what they may cost.
 
     files: rows of the user's own that the trials name by their content, and that are not stored yet, by key.
+    read_again: keys of stored rows that the plan names.
     """
 
     plan: Plan
     trials: tuple[Expanded, ...]
     at_most_usd: float
     files: dict[str, bytes]
+    read_again: tuple[str, ...]
 
 
 def parse_submission(text: str) -> RunRequest:
@@ -145,7 +146,7 @@ def admitted(request: RunRequest, settings: Settings, read: ReadFile) -> Admitte
     """
     plan, trials = requested_plan(request)
     rows = admit_rows(trials, RowReader(read))
-    return Admitted(plan, rows.trials, check_plan(plan, rows.trials, settings), rows.files)
+    return Admitted(plan, rows.trials, check_plan(plan, rows.trials, settings), rows.files, rows.read)
 
 
 def check_plan(plan: Plan, trials: Sequence[Expanded], settings: Settings) -> float:
@@ -153,11 +154,11 @@ def check_plan(plan: Plan, trials: Sequence[Expanded], settings: Settings) -> fl
     Return what a valid plan may cost, in US dollars.
 
     Raises:
-        PlanError: what the stack lacks for it or does not permit; else models that do not ship; else its budget is too
-            small.
+        PlanError: what the stack lacks for it or does not permit; else what the plan lacks; else that its budget is
+            too small.
     """
     check_stack(trials, settings)
-    raise_problems(model_problems(plan))
+    raise_problems(open_problems(plan, trials))
     return check_budget(plan, trials)
 
 

@@ -36,10 +36,15 @@ MOST_PREPARED_BYTES = 256 * 1024 * 1024
 
 
 class AdmittedRows(NamedTuple):
-    """Trials whose values have facts and a key by content, and the files by such keys that are not stored yet."""
+    """
+    Trials whose values have facts and a key by content.
+
+    files: by such keys, those that are not stored yet. read: keys that the plan names.
+    """
 
     trials: tuple[Expanded, ...]
     files: dict[str, bytes]
+    read: tuple[str, ...]
 
 
 class _Read(NamedTuple):
@@ -103,6 +108,7 @@ def admit_rows(trials: Sequence[Expanded], rows: RowReader) -> AdmittedRows:
         PlanError: with every trial whose rows are missing, cannot be read, or that its store does not take.
     """
     files: dict[str, bytes] = {}
+    read: dict[str, None] = {}
     problems: list[Problem] = []
     found = []
     for trial in trials:
@@ -117,8 +123,9 @@ def admit_rows(trials: Sequence[Expanded], rows: RowReader) -> AdmittedRows:
         else:
             found.append(ready)
             files.update(file)
+            read.update({} if values.key is None else {values.key: None})
     raise_problems(problems)
-    return AdmittedRows(tuple(found), files)
+    return AdmittedRows(tuple(found), files, tuple(read))
 
 
 def _admitted(trial: Expanded, values: RecordValues, rows: RowReader) -> tuple[Expanded, dict[str, bytes]]:

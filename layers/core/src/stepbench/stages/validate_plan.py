@@ -72,6 +72,8 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
     specs = expand(plan, task.run_id, overheads_of(services.settings).assumed, found.trials)
     for key, body in found.files.items():
         services.runs.put_bytes(key, body)
+    for key in found.read_again:
+        services.runs.renew(key)
     for name, document in (("plan.json", plan), ("request.json", request)):  # of which reports are made
         shown = without_queries(document.model_dump(mode="json", by_alias=True))
         shown = without_rows(shown) if document is request else shown  # of which plan.json has them

@@ -16,7 +16,7 @@ import zipfile
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from stepbench.contracts.values import MOST_FILE_BYTES, MOST_ROWS, MOST_TEXT_BYTES
+from stepbench.contracts.values import MOST_FILE_BYTES, MOST_ROWS, MOST_TEXT_BYTES, most_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -70,8 +70,7 @@ def read_rows(body: bytes, form: str) -> list[Row]:
     Raises:
         RowsError: it is no such file, or has no rows or too many.
     """
-    most = MOST_FILE_BYTES if form == "zip" else MOST_TEXT_BYTES
-    if len(body) > most:
+    if len(body) > (most := most_bytes(form)):
         _refuse_large(len(body), most)
     rows = _READERS[form](body)
     if not rows:

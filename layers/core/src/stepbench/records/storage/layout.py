@@ -232,6 +232,34 @@ def t4_ns_of(sort_key: str) -> int:
     return int(sort_key.rpartition("#")[2])
 
 
+def lines_pk(tag: str, shard: int) -> str:
+    """
+    Return the partition of one shard of what a measured function's layer has put, any of `T4_SHARDS`.
+
+    The layer (`layers/measuring/`) spells these keys too, and the stack's MeasuringPolicy what they begin with.
+    """
+    return f"{LINES}{tag}#{shard:02d}"
+
+
+def lines_sk(t5_ns: int, request_id: str, part: int) -> str:
+    """Return the sort key of one part of an invocation's lines: by time, so that what has come since is read alone."""
+    return f"{lines_since(t5_ns)}#{request_id}#{part:02d}"
+
+
+def lines_since(t5_ns: int) -> str:
+    """Return what the sort keys of such lines are not below, of invocations that ended then or later."""
+    return f"{t5_ns:020d}"
+
+
+def lines_t5_ns(sort_key: str) -> int:
+    """Return the time in such a sort key."""
+    return int(sort_key.partition("#")[0])
+
+
+LINES = "lines#"
+"""What their partitions begin with."""
+
+
 def dag_rows_pk(tag: str, shard: int) -> str:
     """Return the partition of one shard of the rows of a trial's tasks; the shard is that of the sort key."""
     return f"dag#{tag}#{shard:02d}"

@@ -119,6 +119,13 @@ class RunStore:
                     raise
         return None
 
+    def renew(self, key: str) -> None:
+        """Store a file once more as it is, so that its lifetime begins anew; of its metadata and tags nothing stays."""
+        replaced: dict[str, Any] = {"MetadataDirective": "REPLACE", "TaggingDirective": "REPLACE"}  # or S3 refuses it
+        with self._request("renew", key):
+            source: Any = {"Bucket": self.bucket, "Key": key}
+            self._client.copy_object(Bucket=self.bucket, Key=key, CopySource=source, **replaced)
+
     def find_rows(self, key: str) -> bytes | int | None:
         """Read a file of rows; return only the size of one that no trial takes, None if there is no such file."""
         size = next((size for found, size in self.sizes(key) if found == key), None)
