@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,11 +16,11 @@ from tests.samples.services import MemoryServices
 from stepbench import observability
 from stepbench.contracts.plan import TrialRef, TrialSpec
 from stepbench.errors import PlanError
-from stepbench.observability import is_sampled, log_keys, observed, put_metric, put_spent
+from stepbench.observability import log_keys, observed, put_metric, put_spent, trace_keys
 from stepbench.planning.privacy import ROWS, VALUES
 from stepbench.planning.problems import shown
 from stepbench.services import stage_handler
-from stepbench.settings import Settings
+from stepbench.settings import Settings, is_sampled
 
 ROOT = Path(__file__).parents[2]
 CONTEXT: Any = SimpleNamespace(
@@ -75,6 +76,66 @@ def test_without_a_word_from_lambda_nothing_is_traced() -> None:
     """Functions whose tracing is off get no such variable."""
     assert not is_sampled({})
     assert is_sampled({"_X_AMZN_TRACE_ID": "Root=1-5;Parent=2;Sampled=1"})
+
+
+TRACED = """
+import sys
+from types import SimpleNamespace
+import boto3
+from botocore.config import Config
+from stepbench.observability import annotate, observed
+
+def stage(event, _context):
+    annotate(store="s3", experiment="trigger")
+    config = Config(connect_timeout=1, retries={"total_max_attempts": 1})
+    try:
+        boto3.client("sqs", endpoint_url=sys.argv[1], config=config).list_queues()
+    except Exception as error:
+        print(type(error).__name__)
+    return {}
+
+context = SimpleNamespace(function_name="f", memory_limit_in_mb=1, invoked_function_arn="arn", aws_request_id="r")
+observed(stage)({"item": {"ref": {"run_id": "run-1", "trial": 3, "tag": "abc-0003"}, "phase": 2}}, context)
+"""
+
+
+def test_traces_are_found_by_run_and_trial_and_show_calls_of_aws() -> None:
+    """As X-Ray's daemon gets them: annotations are what its search finds, and each call is a subsegment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon, socket.socket() as closed:
+        daemon.bind(("127.0.0.1", 0))
+        daemon.settimeout(10)
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        environ = {
+            "_X_AMZN_TRACE_ID": "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1",
+            "AWS_XRAY_DAEMON_ADDRESS": f"127.0.0.1:{daemon.getsockname()[1]}",
+            "LAMBDA_TASK_ROOT": "/var/task",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+        }
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        command = [sys.executable, "-c", TRACED, address]
+        answer = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=60)
+        call, segment = (json.loads(daemon.recv(65_536).partition(b"\n")[2]) for _ in range(2))
+    assert "EndpointConnectionError" in answer.stdout
+    assert {name: segment["annotations"][name] for name in ("run", "trial", "phase", "store", "experiment")} == {
+        "run": "run-1",
+        "trial": 3,
+        "phase": 2,
+        "store": "s3",
+        "experiment": "trigger",
+    }
+    assert segment["name"] == "## stage"
+    assert (call["name"], call["namespace"], call["aws"]["operation"]) == ("sqs", "aws", "ListQueues")
+    assert call["parent_id"] == segment["id"]
+
+
+def test_annotations_are_of_what_the_event_is_about() -> None:
+    """Also of one that is not valid: a name of another kind is none."""
+    assert trace_keys({"ref": REF, "phase": 1}) == {"run": "run-1", "trial": 3, "phase": 1}
+    assert trace_keys({"pathParameters": {"run_id": "run-2"}, "phase": ["x"]}) == {"run": "run-2"}
+    assert trace_keys({}) == {}
 
 
 def test_every_stage_of_a_trial_is_known_here() -> None:

@@ -17,10 +17,12 @@ from aws_lambda_powertools import Logger, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
 from stepbench.errors import shortened
+from stepbench.settings import is_sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from aws_lambda_powertools import Tracer
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from stepbench.settings import Settings
@@ -54,17 +56,30 @@ TARGETS_SWEPT, TARGETS_PENDING = "TargetsSwept", "TargetsPending"
 """What the sweeper tore down in place of an execution, and what it has to try again; both mean that something ended."""
 SPENT_USD = "SpentUsd"
 """What a run has cost, in dollars: of the whole stack, and once more by team."""
-STACK, TEAM = "Stack", "Team"
+P50, P99, LOST, FAILED, TRIAL_USD = "LatencyP50", "LatencyP99", "Lost", "Failed", "TrialUsd"
+"""Of a result: by plan, trial and, of a latency, window. Failed: what the store refused or left unanswered."""
+LATENCIES, DOLLARS = frozenset({P50, P99}), frozenset({SPENT_USD, TRIAL_USD})
+STACK, TEAM, PLAN, TRIAL, WINDOW = "Stack", "Team", "Plan", "Trial", "Window"
 """Dimensions; every metric has the first, so that stacks of one account are distinguished."""
 
 
 def put_metric(name: str, value: float, settings: Settings, **dimensions: str) -> None:
     """Write a metric into the log, from where CloudWatch takes it; nothing unless the stack is monitored: it costs."""
     if settings.monitoring:
-        every = {STACK: settings.function_prefix, **dimensions}
-        unit = MetricUnit.NoUnit if name == SPENT_USD else MetricUnit.Count
-        with single_metric(name, unit, value, namespace=NAMESPACE, default_dimensions=every):
-            pass
+        _write(name, value, settings, dimensions)
+
+
+def put_result(name: str, value: float, settings: Settings, **dimensions: str) -> None:
+    """Write a number of a result, as `put_metric`; nothing unless the stack's parameter ResultMetrics asks for it."""
+    if settings.result_metrics:
+        _write(name, value, settings, dimensions)
+
+
+def _write(name: str, value: float, settings: Settings, dimensions: dict[str, str]) -> None:
+    every = {STACK: settings.function_prefix, **dimensions}
+    unit = MetricUnit.Milliseconds if name in LATENCIES else MetricUnit.NoUnit if name in DOLLARS else MetricUnit.Count
+    with single_metric(name, unit, value, namespace=NAMESPACE, default_dimensions=every):
+        pass
 
 
 def put_spent(usd: float, team: str, settings: Settings) -> None:
@@ -80,6 +95,15 @@ def log_keys(event: Mapping[str, Any]) -> dict[str, Any]:
     path = event.get("pathParameters")
     known = next((each for each in (ref, path) if isinstance(each, dict)), event)
     return {name: known[name] for name in ("run_id", "trial", "tag") if isinstance(known.get(name), (str, int))}
+
+
+def trace_keys(event: Mapping[str, Any]) -> dict[str, str | int]:
+    """Return the annotations that an event gives: `run`, `trial` and, of a stage of one, `phase`."""
+    item = event.get("item")
+    keys = log_keys(event)
+    found = {"run": keys.get("run_id"), "trial": keys.get("trial"), "phase": event.get("phase")}
+    found["phase"] = item.get("phase") if isinstance(item, dict) else found["phase"]
+    return {name: value for name, value in found.items() if isinstance(value, str | int)}
 
 
 def log_failure(error: Exception, event: Mapping[str, Any]) -> None:
@@ -102,21 +126,34 @@ def observed(handler: Handler) -> Handler:
     return with_context
 
 
-def is_sampled(environ: Mapping[str, str]) -> bool:
-    """Return whether X-Ray samples this invocation, as Lambda's runtime states anew before each."""
-    return "Sampled=1" in environ.get("_X_AMZN_TRACE_ID", "").split(";")
+def annotate(**values: str | int) -> None:
+    """Add annotations, by which traces are found, to those of this invocation; nothing where X-Ray samples it not."""
+    if is_sampled(os.environ):
+        for name, value in values.items():
+            _tracer().put_annotation(name, value)  # type: ignore[arg-type] -- an int is a Number
 
 
 @lru_cache
-def _traced(handler: Handler) -> Handler:
+def _tracer() -> Tracer:
     """
-    Return the handler with a subsegment of its own.
+    Return the tracer, and have each call of AWS be a subsegment.
 
     Importing X-Ray's SDK takes 0.3 s of a processor, a third of most cold starts: only who is traced pays for it.
     (`Tracer(disabled=True)` imports it all the same.)
     """
     from aws_lambda_powertools import Tracer  # noqa: PLC0415 -- see above
 
-    tracer = Tracer(service="stepbench", auto_patch=False)
-    with_trace: Handler = tracer.capture_lambda_handler(handler, capture_response=False)
+    return Tracer(service="stepbench", patch_modules=("botocore",))
+
+
+@lru_cache
+def _traced(handler: Handler) -> Handler:
+    """Return the handler with a subsegment of its own, annotated with what its event is about."""
+
+    @wraps(handler)
+    def annotated(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+        annotate(**trace_keys(event))
+        return handler(event, context)
+
+    with_trace: Handler = _tracer().capture_lambda_handler(annotated, capture_response=False)
     return with_trace

@@ -99,6 +99,8 @@ class Settings(BaseModel):
     allow_custom_endpoints: bool = False
     monitoring: bool = False
     """Whether metrics are written, which CloudWatch bills."""
+    result_metrics: bool = False
+    """Whether numbers of results are written as metrics, which CloudWatch bills."""
     load_host: str = ""
     """What writers run on, where that is a load host; empty in Lambda."""
     load_host_writers: int = 0
@@ -142,3 +144,8 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
     """
     names = Settings.model_fields.keys()
     return Settings.model_validate({name: environ[name.upper()] for name in names if environ.get(name.upper())})
+
+
+def is_sampled(environ: Mapping[str, str]) -> bool:
+    """Return whether X-Ray samples this invocation, as Lambda's runtime states anew before each."""
+    return "Sampled=1" in environ.get("_X_AMZN_TRACE_ID", "").split(";")

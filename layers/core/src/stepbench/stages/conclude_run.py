@@ -28,6 +28,7 @@ from stepbench.errors import has_query
 from stepbench.observability import logger, put_spent
 from stepbench.records.storage import layout
 from stepbench.services import LONG_CALLS
+from stepbench.stages.result_metrics import put_results
 from stepbench.stages.turns import REGRESSION_DETECTED, RUN_FAILED, RUN_SUCCEEDED, announce, leave
 
 if TYPE_CHECKING:
@@ -69,7 +70,17 @@ def conclude_run(task: ConcludeRunInput, services: Services) -> ConcludeRunOutpu
         closed = services.register.change(task.run_id, GOING_ON, **changes)
         if closed is not None:
             put_spent(closed.spent_usd, closed.team, services.settings)
+            _put_results(task.run_id, services)
     return ConcludeRunOutput(state=state, admitted=leave(task.run_id, services))
+
+
+def _put_results(run_id: str, services: Services) -> None:
+    """Write the run's numbers as metrics, if the stack wants them and there are any."""
+    if not services.settings.result_metrics:
+        return
+    summary = services.runs.find_model(layout.run_key(run_id, "summary.json"), RunSummary)
+    if summary is not None:
+        put_results(summary, services.settings)
 
 
 def _announce_regressions(task: ConcludeRunInput, run: RunRecord, services: Services) -> None:
