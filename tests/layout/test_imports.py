@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stepbench.contracts.target import target_models
+from stepbench.contracts.transfer.plan import FilesTarget
+
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
@@ -125,7 +128,14 @@ def _imports(node: ast.AST, *, types: bool = True) -> Iterator[str]:
             yield from (f"{child.module}.{alias.name}" for alias in child.names)
         elif isinstance(child, ast.Constant) and re.fullmatch(r"stepbench[\w.]+:\w+", str(child.value)):
             yield str(child.value).replace(":", ".")  # as `stepbench.deferred` is given it
+        elif isinstance(child, ast.JoinedStr) and (loaded := _BY_STORE.fullmatch(ast.unparse(child)[2:-1])):
+            yield from (f"stepbench.drivers.{store}{loaded[1]}" for store in STORES)
         yield from _imports(child, types=types)
+
+
+STORES = (*target_models(), FilesTarget.model_fields["store"].default)
+_BY_STORE = re.compile(r"\{__package__\}\.\{[\w.]+\}([\w.]*):\w+")
+"""How the registry of stores names what it loads: a room, or a module of it, by the store."""
 
 
 def _floor(module: str) -> str | None:

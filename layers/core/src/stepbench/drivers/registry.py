@@ -1,19 +1,9 @@
-"""Which room serves which target: the one place to add to for a new store."""
+"""Which room serves which target: that of its store's name, so that a new store has nothing to enter here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.target import (
-    CassandraTarget,
-    DsqlTarget,
-    DynamoDbTarget,
-    EtcdTarget,
-    PostgresqlTarget,
-    RedisTarget,
-    ReferenceTarget,
-    S3Target,
-)
 from stepbench.contracts.transfer.plan import FilesTarget
 from stepbench.deferred import load
 from stepbench.drivers.access import endpoint_error, parse_endpoint
@@ -33,29 +23,9 @@ if TYPE_CHECKING:
 
 
 def room_of(target: AnyTarget) -> StoreRoom:
-    """Return what a target's store offers; imports only that store's room."""
-    match target:
-        case S3Target():
-            from stepbench.drivers.s3 import ROOM
-        case DynamoDbTarget():
-            from stepbench.drivers.dynamodb import ROOM
-        case PostgresqlTarget():
-            from stepbench.drivers.postgresql import ROOM
-        case EtcdTarget():
-            from stepbench.drivers.etcd import ROOM
-        case RedisTarget():
-            from stepbench.drivers.redis import ROOM
-        case DsqlTarget():
-            from stepbench.drivers.dsql import ROOM
-        case CassandraTarget():
-            from stepbench.drivers.cassandra import ROOM
-        case ReferenceTarget():
-            from stepbench.drivers.reference import ROOM
-        case FilesTarget():
-            from stepbench.drivers.files import ROOM
-        case _ as unreachable:
-            assert_never(unreachable)
-    return ROOM
+    """Return what a target's store offers; imports only that store's room, which has the store's name."""
+    found: StoreRoom = load(f"{__package__}.{target.store}:ROOM")
+    return found
 
 
 def features_of(store: str) -> StoreFeatures:
