@@ -39,6 +39,13 @@ class RetryingTrial(MeasuredTrial):
         self._invoke(1, number, after_s=RETRY_S if number == 4 else 0)
 
 
+class ManyErrorsTrial(MeasuredTrial):
+    """Each batch fails, by five types of errors."""
+
+    def _invoke_measured(self, number: int) -> None:
+        self._invoke(1, number, error="AAABBCCDE"[number % 9])
+
+
 @pytest.fixture(scope="module")
 def texts() -> dict[str, str]:
     """Return the trial's caveats by kind."""
@@ -48,6 +55,12 @@ def texts() -> dict[str, str]:
 def test_errors_are_counted_by_type_in_invocations(texts: dict[str, str]) -> None:
     """A partial failure is none, though four of its events are among those that failed; what never ended is one."""
     assert texts["handler_errors"] == _ERRORS
+
+
+def test_of_many_types_of_errors_the_most_frequent_are_named_and_the_others_counted() -> None:
+    """An ellipsis hides whether it stands for one or for a thousand."""
+    (text,) = (each.text for each in ManyErrorsTrial().result().summary.caveats if each.kind == "handler_errors")
+    assert "(A 8, C 4, B 4, and 4 of 2 other types)" in text
 
 
 def test_windows_that_overlap_count_each_invocation_and_event_once() -> None:

@@ -123,6 +123,14 @@ def test_lambda_polls_a_stream_with_the_functions_own_role() -> None:
     assert of_streams["arn:sqs:stream"] == ("sqs:SendMessage",)
 
 
+def test_only_a_layer_that_puts_its_lines_needs_the_results_table() -> None:
+    """A role that logs alone is enough for all others."""
+    for store in ("s3", "dynamodb"):
+        assert "arn:results" not in needed_rights(store, "arn:logs:group", "arn:table", ())
+        needed = needed_rights(store, "arn:logs:group", "arn:table", (), "arn:results")
+        assert needed["arn:results"] == ("dynamodb:PutItem",)
+
+
 def test_a_package_has_what_the_plan_says_or_a_default() -> None:
     """A folder has no configuration of its own."""
     package = MeasuredFunction(package=f"functions/{'0' * 64}.zip", handler="app.handler")

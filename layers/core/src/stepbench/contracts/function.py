@@ -27,6 +27,8 @@ STREAM_RETRY_S = 2
 """Assumed of a batch that failed: Lambda's documentation names no time."""
 MOST_LOGGED_EVENTS = 200_000
 """Of a trial: its log is read page by page, while others of the account may read theirs."""
+MOST_TABLED_EVENTS = 500_000
+"""Likewise, of one whose lines are in the results table: the stages take each into an item of its own."""
 MOST_INVOKE_BYTES, MOST_SYNCHRONOUS_BYTES = 1024 * 1024, 6 * 1024 * 1024
 """Lambda's quotas on the payload of an asynchronous (256 KiB until October 2025) and of a synchronous invocation."""
 PAYLOAD_FRAME_BYTES = 400
@@ -109,6 +111,11 @@ class MeasuredFunction(RuledContract):
         "`own`: the function, of any runtime, prints the lines of docs/your-function.md; its copy gets neither layer "
         "nor wrapper.",
     )
+    records: Literal["log", "table"] = Field(
+        default="log",
+        description="Where its lines go once the handler has ended. `log`: into its log. `table`: straight into the "
+        "results table, which is read at once, and for which the handler's answer waits some milliseconds.",
+    )
     variables: dict[str, str] = Field(
         default={},
         max_length=100,
@@ -162,7 +169,18 @@ class MeasuredFunction(RuledContract):
             for field in ("variables_file", "variables_key"):
                 if getattr(self, field) is not None:
                     yield BrokenRule(field, "goes with code alone", "Remove it: the copy has the function's variables.")
+        yield from self._table_rules()
         yield from self._variable_rules()
+
+    def _table_rules(self) -> Iterator[BrokenRule]:
+        """The layer signs what it puts, with the credentials of the function's variables."""
+        found = {
+            "times": (self.times == "own", "it prints its lines itself"),
+            "snap_start": (self.snap_start, "SnapStart gives a function no credentials in its variables"),
+        }
+        for field, (broken, reason) in found.items():
+            if broken and self.records == "table":
+                yield BrokenRule("records", f"does not go with {field}: {reason}", f"Remove it, or {field}.")
 
     def _variable_rules(self) -> Iterator[BrokenRule]:
         for name, message, remedy in variable_problems(self.variables):

@@ -58,7 +58,8 @@ def find_handler_errors(evidence: Evidence, findings: Findings) -> Iterator[Cave
 def _describe_errors(errors: Mapping[str, int]) -> str:
     """Return how many invocations failed or never ended, and of what most of them."""
     names = ", ".join(f"{name} {count(number)}" for name, number in islice(errors.items(), _SHOWN))
-    more = ", …" if len(errors) > _SHOWN else ""
+    others = sum(islice(errors.values(), _SHOWN, None))
+    more = f", and {count(others)} of {counted(len(errors) - _SHOWN, 'other type')}" if others else ""
     return f"{counted(sum(errors.values()), 'invocation')} of the measured function failed ({names}{more})"
 
 

@@ -9,6 +9,7 @@ from stepbench.contracts.base import BrokenRule, repeated_names
 from stepbench.contracts.function import (
     MOST_ASYNCHRONOUS_ATTEMPTS,
     MOST_LOGGED_EVENTS,
+    MOST_TABLED_EVENTS,
 )
 from stepbench.contracts.target import CassandraTarget, DsqlTarget, PostgresqlTarget, stores_with, target_models
 from stepbench.contracts.workload import Kind
@@ -59,18 +60,21 @@ def _function_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         yield BrokenRule("target.function", "cannot be in the writer's sandbox", "Remove it, or same_sandbox.")
     if trial.log_t4 != "none":
         yield BrokenRule("log_t4", "has no effect: a measured function always prints its times", "Remove it.")
-    yield from _logged_rules(trial)
+    yield from _logged_rules(trial, function)
     yield from _attempt_rules(trial, function)
 
 
-def _logged_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+def _logged_rules(trial: TrialFields, function: MeasuredFunction) -> Iterator[BrokenRule]:
     """What a measured function printed is read after the load."""
-    if trial.events > MOST_LOGGED_EVENTS:
-        message = f"offer {trial.events:,} events, and a measured function's are read from its log"
-        yield BrokenRule("phases", message, f"Offer {MOST_LOGGED_EVENTS:,} at most, or split the trial.")
+    tabled = function.records == "table"
+    most = MOST_TABLED_EVENTS if tabled else MOST_LOGGED_EVENTS
+    if trial.events > most:
+        where, other = ("the results table", "") if tabled else ("its log", ', set target.function.records to "table"')
+        message = f"offer {trial.events:,} events, and a measured function's are read from {where}"
+        yield BrokenRule("phases", message, f"Offer {most:,} at most{other}, or split the trial.")
     for index, phase in enumerate(trial.phases):
         if phase.until is not None:
-            message = "looks at arrivals during the load, and a measured function's are read from its log after it"
+            message = "looks at arrivals during the load, and a measured function's are read after it"
             yield BrokenRule(f"phases[{index}].until", message, "Remove it, and give a duration_s or a count.")
 
 

@@ -26,7 +26,7 @@ WRAPPER = "AWS_LAMBDA_EXEC_WRAPPER"
 WRAPPER_PATH = "/opt/stepbench-measure"
 TRIAL_TAG = "stepbench:trial"
 """Name of the tag that a copy has, with the trial's tag as its value."""
-_OWN_VARIABLES = ("STEPBENCH_TRIAL", "STEPBENCH_IDENTITY")
+_OWN_VARIABLES = ("STEPBENCH_TRIAL", "STEPBENCH_IDENTITY", "STEPBENCH_RESULTS_TABLE")
 _COPIED = ("Role", "Handler", "Runtime", "Timeout", "MemorySize", "Architectures", "EphemeralStorage", "KMSKeyArn")
 """What a copy has as it is; the rest is asked for in another form than it is shown in."""
 _OTHER_RUNTIMES = (
@@ -143,7 +143,9 @@ def copy_request(
     return request
 
 
-def needed_rights(store: str, log_group: str, table: str, failures: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def needed_rights(
+    store: str, log_group: str, table: str, failures: Iterable[str], results: str = ""
+) -> dict[str, tuple[str, ...]]:
     """
     Return what the role of a copy has to be allowed, actions by resource.
 
@@ -155,9 +157,11 @@ def needed_rights(store: str, log_group: str, table: str, failures: Iterable[str
         log_group: ARN of the copy's.
         table: ARN of the trial's table, of which DynamoDB's stream is.
         failures: ARNs of the queues for what is given up; "" is none.
+        results: ARN of the results table, if the layer puts its lines there.
     """
     rights: dict[str, tuple[str, ...]] = {f"{log_group}:log-stream:any": ("logs:CreateLogStream", "logs:PutLogEvents")}
     rights |= dict.fromkeys(filter(None, failures), ("sqs:SendMessage",))
+    rights |= dict.fromkeys(filter(None, (results,)), ("dynamodb:PutItem",))
     if store == "dynamodb":
         polling = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
         rights |= {f"{table}/stream/any": polling, "*": ("dynamodb:ListStreams",)}
