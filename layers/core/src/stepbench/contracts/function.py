@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -79,6 +79,8 @@ class MeasuredFunction(RuledContract):
     It is never changed. The trial makes a copy of its code and configuration, adds the measuring layer, lets its own
     trigger invoke the copy, and deletes both. The copy does what the original does: it writes and mails as that does.
     """
+
+    APART: ClassVar[bool] = True
 
     code: str | None = Field(
         default=None,
