@@ -11,7 +11,7 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.tasks import CollectLogsInput
+from stepbench.contracts.tasks import CollectLogsInput, PreparedTarget
 from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.errors import RecordsUnavailableError
 from stepbench.experiments.trigger.staging import FUNCTIONS as OTHERS
@@ -212,6 +212,17 @@ def test_another_run_that_held_a_target_meanwhile_is_noted(logs: Logs, until_s: 
     logs.page("ReceiveEvents")
     logs.finish()
     assert logs.collection.shared == shared
+
+
+def test_a_run_before_one_that_was_stopped_has_not_shared_its_functions(logs: Logs) -> None:
+    """Its lease is gone by the time its logs are read, and the plan before it was blamed for what it cost."""
+    logs.memory.services.table.release_lease("s3#bucket", logs.ref.tag)
+    prepared = PreparedTarget(target="s3#bucket", execution_arn="arn", names=(), taken_at_ns=NOW_NS - 30 * 10**9)
+    logs.memory.services.runs.put_model(layout.trial_key(logs.ref, "made.json"), prepared)
+    logs.memory.held_until("run-9", NOW_NS - 31 * 10**9)
+    logs.page("ReceiveEvents")
+    logs.finish()
+    assert logs.collection.shared is False
 
 
 def test_a_call_ends_after_some_seconds_and_the_next_goes_on(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from stepbench.contracts.base import Contract
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput
+from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput, PreparedTarget
 from stepbench.drivers.receivers.source import copy_name
 from stepbench.experiments.registry import experiment_of
 from stepbench.records.formats.second_sources import PATTERN, LogCollection, ReportPage, parse_reports
@@ -187,7 +187,14 @@ def were_shared(run_id: str, since_ns: int, services: Services) -> bool:
 
 
 def _trial_start_ms(ref: TrialRef, services: Services, now_ns: int) -> int:
-    """Return when the trial took its lease; without one, its first phase's start, or an hour ago."""
+    """
+    Return when the trial took its lease; where nobody knows, an hour before its first phase's start, or before now.
+
+    The lease of one that was stopped is gone; with the hour, each run before it would have shared its functions.
+    """
+    prepared = services.runs.find_model(layout.trial_key(ref, "made.json"), PreparedTarget)
+    if prepared is not None and prepared.taken_at_ns:
+        return prepared.taken_at_ns // 1_000_000
     for lease in services.table.leases():
         if lease.tag == ref.tag:
             return lease.taken_at_ns // 1_000_000
