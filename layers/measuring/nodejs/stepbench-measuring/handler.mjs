@@ -29,7 +29,8 @@ const readyNs = now();
 const initNs = readyNs - importedNs;
 const asleep = new Int32Array(new SharedArrayBuffer(4));
 // Last, since it is no part of the function's own init.
-const table = place ? new (await import('./table.mjs')).ResultsTable(place, trial, process.env) : null;
+const opened = place ? await import('./table.mjs').catch(() => null) : null;
+const table = opened && attempt(() => new opened.ResultsTable(place, trial, process.env));
 let used = false;
 let unfinished = null; // ends the last invocation, should its event loop run empty first
 
@@ -89,7 +90,8 @@ function finish(t5, { common, records, begun }, context, waits, error, result) {
   const lines = endLines(common, t5, error, result, records);
   const print = () => lines.forEach(write);
   if (!table || !waits) return print();
-  const put = table.put(t5, context.awsRequestId, [begun, ...lines], context.getRemainingTimeInMillis());
+  const remainingMs = attempt(() => context.getRemainingTimeInMillis()) ?? 0;
+  const put = table.put(t5, context.awsRequestId, [begun, ...lines], remainingMs);
   return put.then((taken) => taken || attempt(print));
 }
 
