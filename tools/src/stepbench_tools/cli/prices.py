@@ -98,7 +98,7 @@ def _text(table: PriceTable, region: str) -> str:
         note = "" if row.confirmed else ", not confirmed"
         place = "" if own else f"{DEFAULT_REGION}'s price; "
         lines.append(
-            f"{key:<{width}}  {unit_price(row.usd):<13} a {row.unit:<16} {row.date}  {place}{row.source}{note}"
+            f"{key:<{width}}  {unit_price(row.usd):<13} per {row.unit:<16} {row.date}  {place}{row.source}{note}"
         )
     return "\n".join(lines)
 
