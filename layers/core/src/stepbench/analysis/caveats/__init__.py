@@ -52,6 +52,7 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterable[Caveat]], ...] = (
     accounting.find_cold_starts,
     lambda _evidence, findings: findings.own.milder,
     conditions.find_emulated_store,
+    conditions.find_memory_without_effect,
     conditions.find_filter,
     conditions.find_ignored_batching_window,
     conditions.find_unreached_batch_size,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.experiments.protocol import nothing
 from stepbench.experiments.trigger.handler import describe_handler, handler_sections, handler_tables
+from stepbench.experiments.trigger.memory_report import memory_brief, memory_sections, memory_sentences
 from stepbench.report import document as doc
 from stepbench.report.numbers import CAVEATS, COUNT, LOST, PROVIDER, Field, bare_trigger, quantiles, window_table
 from stepbench.report.run import describe_latency, window_rows
@@ -16,16 +16,27 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import RunSummary
-    from stepbench.report.run import WindowRow
+    from stepbench.report.run import RunView, WindowRow
 
 QUESTION = "How long after a write does the function run?"
 LEADS = False
-answers = nothing
-sections = handler_sections
+
+
+def answers(run: RunView) -> Iterator[doc.Node]:
+    """Yield which memory is the cheapest that keeps the plan's thresholds, where the plan varies memory."""
+    if said := tuple(memory_sentences(run.summary)):
+        yield doc.Sentences(said, most=None)
+
+
+def sections(run: RunView) -> Iterator[doc.Section]:
+    """Yield what only measured functions have: their memories, and when they were done."""
+    yield from memory_sections(run)
+    yield from handler_sections(run)
 
 
 def brief(summary: RunSummary) -> Iterator[doc.Node]:
-    """Yield when measured functions were done."""
+    """Yield which memory they take, and when measured functions were done."""
+    yield from memory_brief(summary)
     if tables := handler_tables(summary):
         rows = [row for row in window_rows(summary.trials) if row.window.handler]
         said = (doc.named(row.label, row.trial, describe_handler(row)) for row in rows)
