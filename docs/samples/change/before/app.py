@@ -1,0 +1,13 @@
+"""An order is charged."""
+
+import time
+
+
+def handler(event, context):
+    for record in event["Records"]:
+        charge(record["dynamodb"])
+
+
+def charge(change):
+    """Take as long as a payment service."""
+    time.sleep(0.02)
