@@ -4,6 +4,7 @@ import time
 
 
 def handler(event, context):
+    """Check and charge the orders that have changed."""
     for record in event["Records"]:
         check(record["dynamodb"])
         charge(record["dynamodb"])

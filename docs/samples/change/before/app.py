@@ -4,6 +4,7 @@ import time
 
 
 def handler(event, context):
+    """Charge the orders that have changed."""
     for record in event["Records"]:
         charge(record["dynamodb"])
 
