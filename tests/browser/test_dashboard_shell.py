@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import FilePayload, expect
 from tests.chromium import chromium, new_context
 from tests.samples.services import MemoryServices
 
@@ -193,8 +193,8 @@ def test_ones_own_function_is_measured_from_the_first_page(page: Page, memory: M
     outcome.get_by_text("is to be replaced by the name of your own function").wait_for()
     plan.fill(plan.input_value().replace("YOUR-FUNCTION", "orders"))
     outcome.get_by_text("A copy of orders is invoked").wait_for()
-    rows = {"name": "orders.csv", "mimeType": "text/csv", "buffer": b"order,total\n1,9.5\n"}
-    form.get_by_label("Rows of your own").set_input_files([rows])  # type: ignore[list-item] # as its documentation has it
+    rows = FilePayload(name="orders.csv", mimeType="text/csv", buffer=b"order,total\n1,9.5\n")
+    form.get_by_label("Rows of your own").set_input_files([rows])
     expect(plan).to_have_value(re.compile('"key": "values/'))
     key = json.loads(plan.input_value())["trials"][0]["record"]["values"]["key"]
     assert memory.services.runs.find_bytes(key) == rows["buffer"]
@@ -215,8 +215,8 @@ def test_a_file_of_rows_that_is_wrong_is_told_and_stays_chosen(page: Page) -> No
         ("orders.txt", b"1", "has no format of rows"),
         ("orders.jsonl", b"x" * (4 * 1024 * 1024 + 1), "The file is larger than 4 MB"),
     ):
-        file = {"name": name, "mimeType": "text/plain", "buffer": content}
-        form.get_by_label("Rows of your own").set_input_files([file])  # type: ignore[list-item] # likewise
+        file = FilePayload(name=name, mimeType="text/plain", buffer=content)
+        form.get_by_label("Rows of your own").set_input_files([file])
         form.locator("[data-outcome]").get_by_text(said).wait_for()
 
 

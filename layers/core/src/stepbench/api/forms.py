@@ -42,7 +42,7 @@ def read_form(event: BaseProxyEvent) -> Form:
 
 
 def _boundary(event: BaseProxyEvent) -> str:
-    """Return what parts of a body are told apart by; empty where it has none."""
+    """Return the line that separates a body's parts; empty where it has none."""
     message = Message()
     message["Content-Type"] = event.headers.get("content-type", "")
     return str(message.get_boundary("")) if message.get_content_type() == "multipart/form-data" else ""
