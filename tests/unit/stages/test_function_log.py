@@ -37,7 +37,7 @@ class Log:
         """Return a page of what was printed since `startTime` and holds the pattern."""
         if self.error:
             raise ClientError({"Error": {"Code": self.error, "Message": "no"}}, "FilterLogEvents")
-        pattern = request["filterPattern"].strip('"')
+        pattern = request.get("filterPattern", "").strip('"')
         found = [e for e in self.events if e["timestamp"] >= request["startTime"] and pattern in e["message"]]
         found.sort(key=lambda event: event["timestamp"])
         first = int(request.get("nextToken", 0))
@@ -151,6 +151,23 @@ def test_an_end_without_its_begin_waits_for_it() -> None:
 
     scene.log.show(NOW_MS, scene.begin(1))
     assert scene.look() == {"r-1": 10}
+
+
+def test_lambdas_own_lines_are_taken_in_where_they_are_the_times() -> None:
+    """They have no tag of the trial's: the log group is the copy's own. The function's own lines are passed over."""
+    scene = Scene(times="platform")
+    record, at = {"requestId": "r-1"}, "2023-11-14T22:13:20.000Z"
+    start, report = (
+        json.dumps({"time": at, "type": f"platform.{kind}", "record": {**record, **more}})
+        for kind, more in (("start", {}), ("report", {"metrics": {"durationMs": 5}, "status": "success"}))
+    )
+    scene.log.show(NOW_MS, start, "the function's own")
+    assert scene.look() == {"r-1": 0}
+    assert len(scene.position.open) == 1
+
+    scene.log.show(NOW_MS + 5, report)
+    assert scene.look() == scene.look() == {"r-1": 5_000_000}
+    assert scene.position.open == {}
 
 
 def test_a_group_that_is_not_there_holds_nothing() -> None:

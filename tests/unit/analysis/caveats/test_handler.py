@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 from tests.samples.estimates import present
-from tests.samples.finished_trials import PHASES
+from tests.samples.finished_trials import PHASES, AnalysedTrial
 from tests.samples.measured_functions import RETRY_S, MeasuredTrial
 
 from stepbench.analysis.thresholds import judge
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.threshold_grammar import parse_threshold
+from stepbench.records.formats.function_lines import Begin, End, Invocation
+from stepbench.records.formats.platform_lines import platform_item
 from stepbench.records.formats.second_sources import RefusedDeliveries, RefusedDelivery
 from stepbench.records.storage import layout
+from stepbench.workload.arrivals import phase_offsets_ns
 
 WINDOWS = [{"name": name, "from_s": 0, "to_s": 10} for name in ("one", "two")]
 _ERRORS = (
@@ -44,6 +47,45 @@ class ManyErrorsTrial(MeasuredTrial):
 
     def _invoke_measured(self, number: int) -> None:
         self._invoke(1, number, error="AAABBCCDE"[number % 9])
+
+
+PLATFORM = {"name": "orders", "times": "platform", "attempts": 1}
+OVERLAPPING = 7
+"""Of the measured events; its invocation begins after the next event was sent."""
+
+
+class PlatformTrial(AnalysedTrial):
+    """Its invocations name no event; each begins 20 ms after an event was due, 30 before the next, but for one."""
+
+    def __init__(self) -> None:
+        super().__init__(store="s3", target={"function": PLATFORM}, drain_limit_s=60)
+        for phase in (0, 1):
+            self.records.plan_phase(phase)
+            due_ns = phase_offsets_ns(self.plan, phase, 0) + self.records.start_of(phase)
+            self.records.rows(phase, due_ns)
+            for number, at_ns in enumerate(due_ns.tolist()):
+                late_ms = 60 if (phase, number) == (1, OVERLAPPING) else 20
+                self._invoke(f"r-{phase}-{number}", at_ns + late_ms * 10**6)
+
+    def _invoke(self, request: str, t4_ns: int) -> None:
+        begin = Begin(trial=self.records.ref.tag, request=request, t4=t4_ns, sandbox="s", batch=0)
+        end = End(trial=begin.trial, request=request, t4=t4_ns, t5=t4_ns + 4 * 10**6)
+        item = present(platform_item(Invocation(begin=begin, end=end)))
+        self.records.services.table.put_t4(begin.trial, request, t4_ns, item)
+
+
+def test_events_without_a_latency_of_their_own_are_counted_and_said() -> None:
+    """Two could be each other's: they are in no quantile of the trigger, and in those of the handler."""
+    summary = PlatformTrial().result().summary
+    (window,), accounting = summary.windows, present(summary.accounting)
+    caveats = {caveat.kind: caveat for caveat in summary.caveats}
+    assert (accounting.received, accounting.lost, accounting.unpaired, accounting.processed) == (200, 0, 2, 200)
+    assert (window.n, window.latency_ms.max, window.lost) == (198, 19.98, 0)
+    handler = present(window.handler)
+    assert (handler.handler_ms.n, handler.handler_ms.p50.value, handler.invocations) == (200, 4, 200)
+    assert caveats["unpaired_events"].text.startswith("2 of 240 events that arrived have no latency of their own")
+    assert caveats["unpaired_events"].windows == (0,)
+    assert "whole milliseconds" in caveats["platform_times"].text
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,10 @@ UNTIL = {"metric": "p50", "relative_width": 0.1, "max_events": 1_000}
 PHASE = {"name": "only", "load": [{"rate_per_s": 10, "count": 100}]}
 
 
+BY_PLATFORM = {"times": "platform"}
+STREAM = {"store": "dynamodb", "batch_size": 1, "function": {"name": "orders", **BY_PLATFORM}}
+
+
 def trial(store: str = "s3", function: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return a trial's document."""
     target = {"store": store, "function": {"name": "orders", **(function or {})}}
@@ -51,6 +55,22 @@ def trial(store: str = "s3", function: dict[str, Any] | None = None, **fields: A
         ),
         (trial(function={"code": "./app"}), "target.function", "has code and name"),
         (trial(function={"handler": "app.handler"}), "target.function.handler", "is the function's own"),
+        (
+            {"target": {"store": "dynamodb", "function": {"name": "orders", "times": "platform"}}, "phases": [PHASE]},
+            "target.batch_size",
+            "lets an invocation have several events",
+        ),
+        (
+            trial("dynamodb", BY_PLATFORM) | {"target": {**STREAM, "filter": {"eventName": ["INSERT"]}}},
+            "target.filter",
+            "holds events back",
+        ),
+        (trial(function=BY_PLATFORM, record={"matching_share": 0.5}), "record.matching_share", "holds events back"),
+        (
+            trial(function=BY_PLATFORM, record={"operation": "update", "distinct_keys": 9}),
+            "record.operation",
+            "writes records before the load",
+        ),
         (
             trial(function={"name": None, "code": "./app", "handler": "a.h", "runtime": "java21", "times": "own"}),
             "target.function.runtime",

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from stepbench.contracts.function import MeasuredFunction
-from stepbench.drivers.receivers.source import copy_request, needed_rights, package_configuration, source_problems
+from stepbench.drivers.receivers.source import (
+    copy_request,
+    logging_config,
+    needed_rights,
+    package_configuration,
+    source_problems,
+)
 
 ARN = "arn:aws:lambda:eu-west-1:000000000000"
 LAYER = f"{ARN}:layer:Measuring:3"
@@ -104,6 +110,15 @@ def test_a_function_that_prints_its_times_itself_may_have_what_is_in_the_layers_
     assert list(source_problems("", source, wanted)) == []
     assert request["Layers"] == ["0", "1", "2", "3", "4"]
     assert request["Environment"]["Variables"] == {**OWN_WRAPPER["Variables"], "STEPBENCH_TRIAL": "t"}
+
+
+def test_lambdas_own_lines_have_times_of_their_own_as_json() -> None:
+    """At the level INFO, which both lines have; a layer's lines are text like the function's."""
+    platform, layer = (MeasuredFunction(name="orders", times=times) for times in ("platform", "layer"))
+    expected = {"LogFormat": "JSON", "SystemLogLevel": "INFO", "LogGroup": "group"}
+
+    assert logging_config(platform, "group") == expected
+    assert logging_config(layer, "group") == {"LogFormat": "Text", "LogGroup": "group"}
 
 
 @pytest.mark.parametrize("change", [{"PackageType": "Image", "Runtime": None}, {"Environment": {"Error": {}}}])

@@ -51,6 +51,7 @@ _COMPARED = frozenset(
         "lost_events",
         "unrecorded",
         "watch_gap",
+        "unpaired_events",
         "rate_not_found",
         "utilisation_missed",
         "other_sandbox",

@@ -107,11 +107,12 @@ class MeasuredFunction(RuledContract):
     runtime: str | None = Field(
         default=None, pattern=ANY_RUNTIME, description="Of `code`; without it, Python of the stack's version."
     )
-    times: Literal["layer", "own"] = Field(
+    times: Literal["layer", "own", "platform"] = Field(
         default="layer",
         description="Who says when the handler begins and ends. `layer`: the measuring layer, in Python and Node.js. "
-        "`own`: the function, of any runtime, prints the lines of docs/your-function.md; its copy gets neither layer "
-        "nor wrapper.",
+        "`own`: the function, of any runtime, prints the lines of docs/your-function.md. `platform`: Lambda's own log "
+        "lines, of any runtime, in whole milliseconds; they name no event, so that only events which are apart have "
+        "latencies. The copy gets a layer and a wrapper for `layer` alone.",
     )
     records: Literal["log", "table"] = Field(
         default="log",

@@ -84,6 +84,8 @@ class Caveat(Contract):
         "store_stalled",
         "host_jitter",
         "watch_gap",
+        "platform_times",
+        "unpaired_events",
         "setting_without_effect",
         "failed_executions",
         "missing_objects",
@@ -138,6 +140,11 @@ class Accounting(Contract):
     leaked: int = Field(default=0, ge=0, description="Of those that arrived: not to pass the filter.")
     cut_off: int = Field(default=0, ge=0, description="Acknowledged, not arrived when a stopped trial ended.")
     watch_gap: int = Field(default=0, ge=0, description="Of those that arrived: acknowledged while nobody watched.")
+    unpaired: int = Field(
+        default=0,
+        ge=0,
+        description="Of those that arrived: by one of several invocations, nobody knows which, so without a latency.",
+    )
     duplicates: int = Field(
         ge=0,
         description="Arrivals of an event after its first, Lambda retries included; in a measured function only those "

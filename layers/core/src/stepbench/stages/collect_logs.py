@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.phase import PhaseSchedule
-from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.plan import TrialRef, TrialSpec
 from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput, PreparedTarget
 from stepbench.drivers.receivers.source import copy_name
 from stepbench.experiments.registry import experiment_of
@@ -65,6 +65,8 @@ class _Cursor(Contract):
     receiver: str
     functions: tuple[str, ...]
     calls: int = 0
+    measured_pattern: str = PATTERN
+    """Of a measured function's log: all lines where Lambda's own are JSON."""
 
     @property
     def done(self) -> bool:
@@ -85,6 +87,10 @@ class _Cursor(Contract):
             return self.name
         name = copy_name(tag, prefix) if self.name == MEASURED else f"{prefix}-{self.name}"
         return f"/aws/lambda/{name}"
+
+    @property
+    def report_pattern(self) -> str:
+        return self.measured_pattern if self.name == MEASURED else PATTERN
 
     @property
     def own_from_ms(self) -> int:
@@ -137,7 +143,7 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
     began_ns = services.clock.now_ns()
     spec = services.trial(task.ref)
     logs = experiment_of(spec.plan.experiment).staging.logs(spec.plan)
-    cursor = _resume(task.token) or _begin(task.ref, logs, services, began_ns)
+    cursor = _resume(task.token) or _begin(spec, logs, services, began_ns)
     cursor = cursor.model_copy(update={"calls": cursor.calls + 1})
     while not cursor.done:
         following = _read_page(task.ref, cursor, logs, services)
@@ -165,7 +171,8 @@ def _resume(token: str) -> _Cursor | None:
         return None
 
 
-def _begin(ref: TrialRef, logs: Logs, services: Services, now_ns: int) -> _Cursor:
+def _begin(spec: TrialSpec, logs: Logs, services: Services, now_ns: int) -> _Cursor:
+    ref, function = spec.ref, spec.plan.target.function
     prefix = services.settings.function_prefix
     expected = len(logs.recorded(ref, services.runs, services.table)[0])
     return _Cursor(
@@ -176,6 +183,7 @@ def _begin(ref: TrialRef, logs: Logs, services: Services, now_ns: int) -> _Curso
         line_groups=tuple(each.format(prefix=prefix) for each in logs.line_groups),
         receiver=logs.functions[0],
         functions=logs.functions,
+        measured_pattern="" if function is not None and function.times == "platform" else PATTERN,
     )
 
 
@@ -221,9 +229,9 @@ def _read_page(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -
 
 def _request_page(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -> dict[str, Any] | None:
     from_ms, to_ms = cursor.span_ms()
-    pattern = logs.pattern(ref.tag) if cursor.reads_lines else PATTERN
-    more = {"nextToken": cursor.next} if cursor.next else {}
-    asked = {"startTime": from_ms, "endTime": to_ms, "filterPattern": pattern, **more}
+    pattern = logs.pattern(ref.tag) if cursor.reads_lines else cursor.report_pattern
+    more = {**({"filterPattern": pattern} if pattern else {}), **({"nextToken": cursor.next} if cursor.next else {})}
+    asked = {"startTime": from_ms, "endTime": to_ms, **more}
     return read_page(cursor.group(services.settings.function_prefix, ref.tag), asked, services)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
@@ -18,12 +19,13 @@ from stepbench.contracts.base import Contract
 from stepbench.drivers.receivers.source import copy_name
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.formats.function_lines import Invocation, item_of, merge_lines
+from stepbench.records.formats.platform_lines import PlatformLines, platform_item
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import t4_ns_of
 from stepbench.stages.log_pages import PAGE_EVENTS, read_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.services import Services
@@ -112,24 +114,31 @@ def _from_table(spec: TrialSpec, position: LogPosition, services: Services) -> t
 
 def _from_log(spec: TrialSpec, position: LogPosition, services: Services) -> LogPosition:
     """Take in what is new in the log."""
-    events = _events(spec.tag, position.read_to_ms - OVERLAP_MS, services, f'"{spec.tag}"')  # as all lines have it
+    function = spec.plan.target.function
+    by_platform = function is not None and function.times == "platform"
+    pattern = "" if by_platform else f'"{spec.tag}"'  # as all lines have it that are printed for us
+    events = _events(spec.tag, position.read_to_ms - OVERLAP_MS, services, pattern)
     lines = ((event["timestamp"], event["message"].rstrip("\n")) for event in events)
-    taken = _take(spec.tag, position, lines, services)
+    taken = _take(spec.tag, position, lines, services, by_platform=by_platform)
     return _forget(taken.position, read_to_ms=max(position.read_to_ms, taken.latest_ms))
 
 
-def _take(tag: str, position: LogPosition, lines: Iterable[tuple[int, str]], services: Services) -> _Taken:
+def _take(
+    tag: str, position: LogPosition, lines: Iterable[tuple[int, str]], services: Services, *, by_platform: bool = False
+) -> _Taken:
     """Merge lines, each with when it was written, into the invocations that are known, and store what has changed."""
     invocations, done, latest_ms = dict(position.open), dict(position.done), 0
     changed: dict[str, int] = {}
+    platform = PlatformLines(tag, invocations, done) if by_platform else None
     for at_ms, line in lines:
         latest_ms = max(latest_ms, at_ms)
-        for key in merge_lines(tag, invocations, [line]):
+        for key in platform.merge(at_ms, line) if platform else merge_lines(tag, invocations, [line]):
             if key in done:
                 del invocations[key]
             else:
                 changed[key] = max(changed.get(key, 0), at_ms)
-    _store(tag, {key: invocations[key] for key in changed}, services)
+    item_for = platform_item if by_platform else partial(item_of, tag)
+    _store(tag, {key: invocations[key] for key in changed}, item_for, services)
     done |= {key: at_ms for key, at_ms in changed.items() if invocations[key].whole}
     under_way = {key: each for key, each in invocations.items() if key not in done}
     return _Taken(position.model_copy(update={"open": under_way, "done": done}), latest_ms, len(changed))
@@ -149,12 +158,17 @@ def _stored(spec: TrialSpec, services: Services) -> dict[str, int]:
     return {str(item["sk"]): int(item["t5_ns"]) // _MS_NS for item in items if item.get("t5_ns")}
 
 
-def _store(tag: str, invocations: dict[str, Invocation], services: Services) -> None:
+def _store(
+    tag: str,
+    invocations: dict[str, Invocation],
+    item_for: Callable[[Invocation], dict[str, Any] | None],
+    services: Services,
+) -> None:
     """Put an item for each invocation whose records are known; one that has not ended is put again when it has."""
 
     def put(known: tuple[str, Invocation]) -> None:
         key, invocation = known
-        if (item := item_of(tag, invocation)) is not None:
+        if (item := item_for(invocation)) is not None:
             services.table.put_t4(tag, key.rpartition("#")[0], t4_ns_of(key), item)
 
     known = [(key, invocation) for key, invocation in invocations.items() if invocation.known]

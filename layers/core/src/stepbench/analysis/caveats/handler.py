@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.analysis.handler import given_up, measured_failures
+from stepbench.analysis.handler import FURTHER_APART, given_up, measured_failures
 from stepbench.analysis.windows import windows_with
 from stepbench.contracts.result import Caveat
 from stepbench.digits import count, counted
@@ -61,6 +61,33 @@ def _describe_errors(errors: Mapping[str, int]) -> str:
     others = sum(islice(errors.values(), _SHOWN, None))
     more = f", and {count(others)} of {counted(len(errors) - _SHOWN, 'other type')}" if others else ""
     return f"{counted(sum(errors.values()), 'invocation')} of the measured function failed ({names}{more})"
+
+
+def find_platform_times(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report whose times t4 and t5 are, where they are Lambda's own."""
+    function = evidence.spec.offered.target.function
+    if function is None or function.times != "platform":
+        return
+    text = (
+        "t4 and t5 are of Lambda's own log lines: t4 is when the invocation began in its sandbox, in whole "
+        "milliseconds and before the handler's first statement; t5 is the duration after it, with the work of the "
+        "runtime and of extensions. Which event an invocation was of is found by the order of sends and starts."
+    )
+    remedy = 'For the handler\'s own times in nanoseconds use target.function.times "layer" or "own".'
+    yield Caveat(kind="platform_times", text=text, remedy=remedy)
+
+
+def find_unpaired_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report events that have arrived, though it is not known by which invocation."""
+    if not (unpaired := findings.total("unpaired")):
+        return
+    text = (
+        f"{count(unpaired)} of {counted(findings.total('received'), 'event')} that arrived have no latency of their "
+        "own: each other's invocations could be theirs. They are in every count, and in handler times. Slow ones are "
+        "more often among them, so that the quantiles of the others are rather too low."
+    )
+    about = windows_with(findings.measured_windows, evidence.joined.unpaired)
+    yield Caveat(kind="unpaired_events", text=text, remedy=FURTHER_APART, windows=about)
 
 
 def find_processed_twice(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:

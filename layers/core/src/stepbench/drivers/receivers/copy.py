@@ -24,6 +24,7 @@ from stepbench.drivers.receivers.source import (
     TRIAL_TAG,
     copy_name,
     copy_request,
+    logging_config,
     named_version,
     needed_rights,
     package_configuration,
@@ -173,6 +174,8 @@ class FunctionCopy:
         if self._wanted.records == "table":
             endpoint = (await self._aws.client("dynamodb")).meta.endpoint_url
             variables["STEPBENCH_RESULTS_TABLE"] = f"{endpoint.rstrip('/')}/{self._settings.results_table}"
+        if self._wanted.times == "platform":
+            variables = {}
         request = copy_request(configuration, self._wanted, self._settings.measuring_layer_arn, variables)
         await self._unless_there("logs", "create_log_group", logGroupName=self._log_group)
         await self._aws.ask("put_retention_policy", "logs", logGroupName=self._log_group, retentionInDays=_LOG_DAYS)
@@ -181,7 +184,7 @@ class FunctionCopy:
             "create_function",
             FunctionName=self._name,
             Code=code,
-            LoggingConfig={"LogFormat": "Text", "LogGroup": self._log_group},
+            LoggingConfig=logging_config(self._wanted, self._log_group),
             Tags={TRIAL_TAG: self._spec.tag},
             **request,
         )

@@ -30,7 +30,8 @@ _OWN_VARIABLES = ("STEPBENCH_TRIAL", "STEPBENCH_IDENTITY", "STEPBENCH_RESULTS_TA
 _COPIED = ("Role", "Handler", "Runtime", "Timeout", "MemorySize", "Architectures", "EphemeralStorage", "KMSKeyArn")
 """What a copy has as it is; the rest is asked for in another form than it is shown in."""
 _OTHER_RUNTIMES = (
-    'Give times: "own" if the function prints the lines of docs/your-function.md itself. Else use Python or Node.js.'
+    'Give times: "own" if the function prints the lines of docs/your-function.md itself, or times: "platform" for '
+    "Lambda's own log lines, in whole milliseconds."
 )
 DEFAULT_TIMEOUT_S, DEFAULT_MEMORY_MIB = 60, 1_024
 """Of a package, for which the plan names none."""
@@ -141,6 +142,13 @@ def copy_request(
     if wanted.snap_start:
         request["SnapStart"] = {"ApplyOn": "PublishedVersions"}
     return request
+
+
+def logging_config(wanted: MeasuredFunction, log_group: str) -> dict[str, str]:
+    """Return how a copy logs; Lambda's own lines have times of their own as JSON alone, from the level INFO on."""
+    if wanted.times == "platform":
+        return {"LogFormat": "JSON", "SystemLogLevel": "INFO", "LogGroup": log_group}
+    return {"LogFormat": "Text", "LogGroup": log_group}
 
 
 def needed_rights(

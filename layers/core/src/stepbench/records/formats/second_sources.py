@@ -87,7 +87,9 @@ class LogCollection(Contract):
 
 
 def parse_report(message: str) -> ReportLine | None:
-    """Parse the line's numbers; return None for any other line."""
+    """Parse the line's numbers, as text or as JSON; return None for any other line."""
+    if message.startswith("{"):
+        return _parse_json_report(message)
     request = _REQUEST.match(message)
     # Fields are tab-separated, so "Billed Duration" is not also read as "Duration".
     found = (_FIELD.match(part.strip()) for part in message.split("\t"))
@@ -103,6 +105,26 @@ def parse_report(message: str) -> ReportLine | None:
         init_ms=fields.get("Init Duration"),
         failure=failure[1] if (failure := _FAILURE.search(message)) else "",
     )
+
+
+def _parse_json_report(message: str) -> ReportLine | None:
+    try:
+        line = json.loads(message)
+        if line["type"] != "platform.report":
+            return None
+        record, metrics = line["record"], line["record"]["metrics"]
+        status, kind = record.get("status", "success"), str(record.get("errorType", ""))
+        return ReportLine(
+            request_id=record["requestId"],
+            duration_ms=metrics["durationMs"],
+            billed_ms=metrics.get("billedDurationMs", metrics["durationMs"]),
+            memory_mb=int(metrics.get("memorySizeMB", 0)),
+            max_memory_mb=int(metrics.get("maxMemoryUsedMB", 0)) or None,
+            init_ms=metrics.get("initDurationMs"),
+            failure="timeout" if status == "timeout" else kind if "." in kind else "",  # those that Lambda ended
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None  # the function's own, whatever it looks like
 
 
 def parse_reports(events: Iterable[dict[str, Any]]) -> tuple[ReportLine, ...]:

@@ -36,15 +36,16 @@ PATCHED = {
     "ministack.core.iam_actions": "request_tag_context",
     "ministack.core.iam_evaluator": "enforce evaluate is_root_access_key",
     "ministack.services.lambda_svc": """
-        _docker_extracted_dir _dynamodb_stream_positions _dynamodb_stream_positions_lock _execute_function
-        _execute_function_provided_warm _execute_function_warm _functions _inflight_key _invoke _iter_all_esms
-        _poll_dynamodb_streams _provided_code_lock _provided_runtime_code_dir _provided_worker_env
+        _docker_extracted_dir _dynamodb_stream_positions _dynamodb_stream_positions_lock _emit_lambda_logs
+        _execute_function _execute_function_provided_warm _execute_function_warm _functions _inflight_key _invoke
+        _iter_all_esms _poll_dynamodb_streams _provided_code_lock _provided_runtime_code_dir _provided_worker_env
         _release_execution_slot _reserved_concurrency _resolve_layer_zip _runtime_env_vars
         _send_ddb_stream_failure_record _throttle_response _validate_total_unzipped_size
         _xray_trace_id_for_invocation error_response_json executions_in_flight invalidate_worker
         invoke_async_with_retry release_worker""",
     "ministack.services.apigateway": "_invoke_lambda_proxy",
     "ministack.services.cloudformation": "_stacks",
+    "ministack.services.cloudwatch_logs": "_append_log_events _log_groups",
     "ministack.services.cloudformation.provisioners": "_RESOURCE_HANDLERS _update_resource",
     "ministack.services.dynamodb": "_transact_write_items _txn_token_lookup stream_records_since",
     "ministack.services.ecs": """
@@ -228,6 +229,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     sandboxes.run_under_runtime_client(runtime, service, python, parts, folders)
     limits.queue_for_sandboxes(service, gateway, max(2, os.cpu_count() or 2))
     limits.reserve_concurrency_by_template(provisioners, service)
+    sandboxes.log_as_json(service, modules["ministack.services.cloudwatch_logs"], parts)
     sandboxes.patch_layers(service, provisioners, folders)
     sample_no_traces(service)
     limits.await_reserved_concurrency(service)
