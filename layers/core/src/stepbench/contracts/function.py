@@ -178,7 +178,7 @@ class MeasuredFunction(RuledContract):
     def _table_rules(self) -> Iterator[BrokenRule]:
         """The layer signs what it puts, with the credentials of the function's variables."""
         found = {
-            "times": (self.times == "own", "it prints its lines itself"),
+            "times": (self.times != "layer", "the layer has no lines to put there"),
             "snap_start": (self.snap_start, "SnapStart gives a function no credentials in its variables"),
         }
         for field, (broken, reason) in found.items():
