@@ -264,8 +264,10 @@ def _nodes(run: RunView, reports: Sequence[Report], groups: Sequence[TrialGroup]
     said = tuple(doc.named(label, trial, text) for label, trial, text in found)
     sentences = (doc.Sentences(said, "The others in sentences"),) if said else ()
     yield from () if behind else sentences
-    yield from verdict_nodes(summary, run.latency_title)
+    verdicts = [*verdict_nodes(summary, run.latency_title)]
+    yield from (node for node in verdicts if not isinstance(node, doc.Fold))
     yield from filter(None, (compared_figure(summary, groups),))
+    yield from (node for node in verdicts if isinstance(node, doc.Fold))
     yield from _tables(run, groups)
     if behind and sentences:
         yield doc.Fold("Each in a sentence", sentences)
