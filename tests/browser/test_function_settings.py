@@ -37,4 +37,6 @@ def test_the_figure_is_drawn_in_silence(seen: Opened) -> None:
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_is_wider_than_the_screen(seen: Opened, width: int) -> None:
     """A number that lies beyond the edge is not read."""
+    seen.page.set_viewport_size({"width": width, "height": 900})
+    seen.page.wait_for_selector("[data-charts=drawn]", state="attached")
     assert_fits(seen.page, width)
