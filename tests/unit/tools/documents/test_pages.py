@@ -90,8 +90,9 @@ def test_every_preset_has_an_input_that_is_accepted() -> None:
 
 
 def test_other_inputs_of_the_page_are_accepted_too() -> None:
-    """A preset with changes, and a plan of one's own."""
+    """Presets with changes, and a plan of one's own."""
     shown = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
-    with_changes, own = (requested_plan(parse_request(given))[0] for given in shown)
-    assert with_changes != parse_plan(find_plan(shown[0]["plan"]))
+    *with_changes, own = (requested_plan(parse_request(given))[0] for given in shown)
+    for changed, given in zip(with_changes, shown, strict=False):
+        assert changed != parse_plan(find_plan(given["plan"]))
     assert own.name == "mine"
