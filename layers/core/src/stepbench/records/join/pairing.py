@@ -93,7 +93,7 @@ def pair_by_order(sends: Sends, starts: Starts, *, resolution_ns: int, attempts:
         resolution_ns: of the starts' times, which are rounded down.
         attempts: after so many failures a stream's event does not come again.
     """
-    order = _Order(attempts, doubt_ns=2 * CLOCKS_APART_NS + resolution_ns)
+    order = _Order(attempts, slack_ns=2 * CLOCKS_APART_NS + resolution_ns)
     latest_ns = starts.first_ns + resolution_ns + CLOCKS_APART_NS
     moments = np.concatenate([sends.sent_ns, latest_ns])
     is_start = np.repeat([False, True], [sends.sent_ns.size, latest_ns.size])
@@ -162,22 +162,22 @@ class _Order:
     """
     Sends and starts, taken one after the other.
 
-    attempts: see `pair_by_order`. doubt_ns: how long after an event's last moment its start may be taken, at most.
+    attempts: see `pair_by_order`. slack_ns: how long after an event's last moment its start may be taken, at most.
     """
 
-    def __init__(self, attempts: int, doubt_ns: int) -> None:
-        self._attempts, self._doubt_ns = attempts, doubt_ns
+    def __init__(self, attempts: int, slack_ns: int) -> None:
+        self._attempts, self._slack_ns = attempts, slack_ns
         self._open: list[tuple[int, int]] = []
         self._stretches: list[_Stretch] = []
         self._pause = 0
         self._over_ns = 0
-        self._doubted: dict[int, int] = {}
+        self._contradicted: dict[int, int] = {}
         self._event: dict[str, int] = {}
         self._canaries: set[str] = set()
 
     def send(self, event: int, sent_ns: int, open_until_ns: int) -> None:
         """Open an event; where none was open, a stretch begins."""
-        now_ns = sent_ns - self._doubt_ns
+        now_ns = sent_ns - self._slack_ns
         self._end_waits(now_ns)
         if not self._open:
             if self._over_ns < now_ns:
@@ -193,7 +193,7 @@ class _Order:
         if not self._stretches:
             self._canaries.add(request)
         elif not self._open:
-            self._doubted[self._pause] = len(self._stretches)
+            self._contradicted[self._pause] = len(self._stretches)
         else:
             stretch = self._stretches[-1]
             stretch.starts += 1
@@ -210,6 +210,6 @@ class _Order:
     def pairing(self) -> Pairing:
         """Return what has been found. Where nothing started, nothing is in doubt: all are lost."""
         together = [stretch for stretch in self._stretches if len(stretch.events) > 1]
-        doubted = [stretch for since, end in self._doubted.items() for stretch in self._stretches[since:end]]
-        unpaired = {event for stretch in (*together, *doubted) if stretch.starts for event in stretch.events}
+        contradicted = [stretch for since, end in self._contradicted.items() for stretch in self._stretches[since:end]]
+        unpaired = {event for stretch in (*together, *contradicted) if stretch.starts for event in stretch.events}
         return Pairing(self._event, frozenset(self._canaries), np.array(sorted(unpaired), np.int64))
