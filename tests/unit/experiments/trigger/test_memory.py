@@ -9,6 +9,7 @@ from tests.samples.function_settings import HANDLER_MS, memory_results, settings
 from tests.samples.results import changed, sample_manifest
 
 from stepbench.contracts.cost import Cost
+from stepbench.experiments.report.headline import short_answer
 from stepbench.experiments.report.page import render_page
 from stepbench.experiments.trigger.memory import NOT_EMULATED, describe_sweep, memory_sweeps
 from stepbench.experiments.trigger.memory_report import memory_brief, memory_sections
@@ -150,3 +151,9 @@ def test_the_page_answers_before_it_compares() -> None:
     results = memory_results()
     page = render_page(settings_run(results, "handler p99", LIMIT), results, sample_manifest())
     assert 0 < page.index("512 MiB is the cheapest") < page.index('id="memory"')
+
+
+def test_a_terminal_and_the_machines_output_begin_with_the_answer() -> None:
+    """Five comparisons with the first memory are no answer to which one to take."""
+    summary = settings_run(memory_results(), "handler p99", LIMIT)
+    assert short_answer(summary)[0].startswith("512 MiB is the cheapest memory that keeps handler p99 < 60 ms")

@@ -127,6 +127,12 @@ def _setting(group: TrialGroup, judge: Judge, rows: Sequence[ThresholdRow]) -> M
     return MemorySetting(group.point[MEMORY], group, group.judged(judge), cost, kept)
 
 
+def memory_answers(summary: RunSummary) -> Iterator[str]:
+    """Yield what is found of each function's memories, with its title where there are several."""
+    for sweep in memory_sweeps(summary):
+        yield from (": ".join(filter(None, (sweep.title, text))) for text in describe_sweep(sweep))
+
+
 def describe_sweep(sweep: MemorySweep) -> Iterator[str]:
     """Yield which memory is the cheapest that keeps each threshold; without any, the cheapest and the fastest."""
     if sweep.emulated:

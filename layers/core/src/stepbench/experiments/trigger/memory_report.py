@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.threshold_grammar import parse_threshold
-from stepbench.experiments.trigger.memory import KEPT, MISSED, describe_sweep, memory_sweeps
+from stepbench.experiments.trigger.memory import KEPT, MISSED, memory_answers, memory_sweeps
 from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.figures import Drawing
@@ -28,17 +28,15 @@ _COST = (
 )
 
 
-def memory_sentences(summary: RunSummary) -> Iterator[doc.Sentence]:
-    """Yield what is found of each function's memories."""
-    for sweep in memory_sweeps(summary):
-        lead: doc.Text = (doc.Span(sweep.title, "strong"), " ") if sweep.title else ""
-        yield from (doc.Sentence((lead, text)) for text in describe_sweep(sweep))
+def memory_sentences(summary: RunSummary) -> Iterator[doc.Sentences]:
+    """Yield what is found of functions' memories as a list."""
+    if said := tuple(map(doc.Sentence, memory_answers(summary))):
+        yield doc.Sentences(said, most=None)
 
 
 def memory_brief(summary: RunSummary) -> Iterator[doc.Node]:
-    """Yield sentences and tables, as Markdown and a terminal have them."""
-    if said := tuple(memory_sentences(summary)):
-        yield doc.Sentences(said, most=None)
+    """Yield sentences and tables, as Markdown has them."""
+    yield from memory_sentences(summary)
     yield from (_table(place, sweep) for place, sweep in enumerate(memory_sweeps(summary)))
 
 

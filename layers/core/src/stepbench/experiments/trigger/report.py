@@ -24,8 +24,7 @@ LEADS = False
 
 def answers(run: RunView) -> Iterator[doc.Node]:
     """Yield which memory is the cheapest that keeps the plan's thresholds, where the plan varies memory."""
-    if said := tuple(memory_sentences(run.summary)):
-        yield doc.Sentences(said, most=None)
+    yield from memory_sentences(run.summary)
 
 
 def sections(run: RunView) -> Iterator[doc.Section]:
