@@ -36,6 +36,9 @@ def handler(event, context):
 NODE = """
 exports.handler = async (event) => { if (event === 'raise') throw new RangeError(event); return 'answer'; };
 exports.calling = (event, context, callback) => { setTimeout(() => callback(null, 'answer'), 1); };
+exports.twice = (event, context, callback) => { callback(null, 'answer'); callback(null, 'other'); };
+exports.both = async (event, context, callback) => { callback(null, 'answer'); return 'other'; };
+exports.answering = (event, context, callback) => { callback(null, 'answer'); throw new RangeError(event); };
 exports.throwing = (event, context, callback) => { throw new RangeError(event); };
 exports.silent = () => { setTimeout(() => {}, 1); };
 exports.returning = () => 'answer';
@@ -248,6 +251,15 @@ def test_a_connection_that_was_closed_meanwhile_is_opened_anew(
         result, _ = call(sandbox, {})
     assert names(result) == ["stepbench.t4"]
     assert len(table.requests) == 2
+
+
+@pytest.mark.parametrize("handler", ["module.twice", "module.both", "module.answering"])
+def test_of_two_ends_the_first_stays_the_answer(measured: Callable[..., Any], table: Table, handler: str) -> None:
+    """The runtime takes the first, which waits for the table."""
+    with measured("nodejs20.x", handler) as sandbox:
+        result, body = call(sandbox, "event")
+    assert (result.is_error, body) == (False, "answer")
+    assert len(table.requests) == 1
 
 
 @pytest.mark.parametrize(

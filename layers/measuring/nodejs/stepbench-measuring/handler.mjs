@@ -96,8 +96,8 @@ function finish(t5, { common, records, begun }, context, waits, error, result) {
 }
 
 // Go on once the table has answered, and at once if nothing waits for it.
-function after(waiting, step) {
-  return waiting ? waiting.then(step) : step();
+function after(ended, step) {
+  return ended ? ended.then(step) : step();
 }
 
 // An error's type as the runtime reports it, and its stack without this layer's frames.
@@ -114,11 +114,13 @@ function typeOf(error) {
 function call(t4, event, context, callback) {
   if (unfinished) process.removeListener('beforeExit', unfinished);
   const invocation = attempt(() => begin(t4, event, context));
+  let waiting = null; // for the table, which has the lines of the first end
   const end = (t5, waits, error, result) => {
-    if (unfinished !== exit) return null; // only the first end counts
+    if (unfinished !== exit) return waiting; // only the first end counts, and a later one comes after it
     process.removeListener('beforeExit', exit);
     unfinished = null;
-    return attempt(() => finish(t5, invocation, context, waits, error, result));
+    waiting = attempt(() => finish(t5, invocation, context, waits, error, result));
+    return waiting;
   };
   const exit = () => end(now(), false, isAsync ? 'Runtime.NodeJsExit' : '', null);
   const settle = (t5, waits, error) => end(t5, waits, attempt(() => typeOf(error)) ?? 'handled', null);
@@ -128,8 +130,8 @@ function call(t4, event, context, callback) {
     const calledBack = (error, result, ...rest) => {
       const t5 = now();
       const fine = error === undefined || error === null;
-      const waiting = fine ? end(t5, true, '', result) : settle(t5, true, error);
-      return after(waiting, () => callback(error, result, ...rest));
+      const ended = fine ? end(t5, true, '', result) : settle(t5, true, error);
+      return after(ended, () => callback(error, result, ...rest));
     };
     const result = own(event, context, ...(callback === undefined ? [] : [calledBack]));
     if (typeof result?.then !== 'function') {
@@ -144,8 +146,9 @@ function call(t4, event, context, callback) {
         }),
     );
   } catch (error) {
-    settle(now(), false, error);
-    throw error;
+    return after(settle(now(), false, error), () => {
+      throw error;
+    });
   }
 }
 
