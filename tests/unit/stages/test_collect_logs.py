@@ -11,12 +11,12 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.tasks import CollectLogsInput, PreparedTarget
+from stepbench.contracts.tasks import CollectLogsInput, PreparedTarget, TornDown
 from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.errors import RecordsUnavailableError
 from stepbench.experiments.trigger.staging import FUNCTIONS as OTHERS
 from stepbench.experiments.trigger.staging import RECEIVER
-from stepbench.records.formats.second_sources import PATTERN, LogCollection, ReportPage
+from stepbench.records.formats.second_sources import PATTERN, LogCollection, ReportPage, parse_reports
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.formats.t4_lines import is_logged, t4_filter, t4_lines
 from stepbench.records.storage import layout
@@ -76,11 +76,15 @@ class Logs:
 
     def page(self, function: str, *requests: str, then: str = "", **asked: Any) -> None:  # noqa: ANN401 -- parameters
         """Expect a question about a function, and answer with REPORT lines."""
-        lines = [f"REPORT RequestId: {name}\tDuration: 2 ms\tBilled Duration: 3 ms" for name in requests]
-        answer: dict[str, Any] = {"events": [{"message": line} for line in lines]}
+        answer: dict[str, Any] = {"events": [{"message": self.report(name)} for name in requests]}
         expected: dict[str, Any] = {"logGroupName": f"/aws/lambda/stack-{function}", "filterPattern": PATTERN}
         expected |= {"startTime": ANY, "endTime": ANY, **asked}
         self.stubber.add_response("filter_log_events", answer | ({"nextToken": then} if then else {}), expected)
+
+    @staticmethod
+    def report(request: str) -> str:
+        """Return the REPORT line of an invocation."""
+        return f"REPORT RequestId: {request}\tDuration: 2 ms\tBilled Duration: 3 ms"
 
     def nothing(self, *functions: str) -> None:
         """Expect questions about functions without a log group."""
@@ -177,6 +181,20 @@ def test_receivers_that_left_no_line_yet_are_read_again(logs: Logs) -> None:
     logs.page("ReceiveEvents", "a", "b")
     logs.finish(token)
     assert logs.collection.seen == 2
+
+
+def test_the_log_of_a_copy_that_is_gone_is_not_waited_for(logs: Logs) -> None:
+    """The sweeper has removed both: somebody who had stopped the run waited 20 s for lines that could not come."""
+    runs = logs.memory.services.runs
+    stored_trial(logs.memory.services, small_plan("s3", target={"function": {"name": "orders", "attempts": 1}}))
+    logs.received("a", "b")
+    kept = ReportPage(function="MeasuredFunction", lines=parse_reports([{"message": logs.report("a")}]))
+    runs.put_model(layout.trial_key(logs.ref, "logs/MeasuredFunction/removed-0000.json"), kept)
+    runs.put_model(layout.trial_key(logs.ref, "removed.json"), TornDown(removed=()))
+
+    logs.nothing("the copy", *FUNCTIONS[1:], "its lines", "its lines anew")
+    assert logs.collect() is None
+    assert (logs.collection.seen, logs.collection.expected) == (1, 2)
 
 
 def test_a_token_of_another_version_begins_anew(logs: Logs) -> None:

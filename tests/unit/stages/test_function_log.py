@@ -13,9 +13,10 @@ from tests.support.fake_clock import FakeClock
 from stepbench.contracts.function import MeasuredFunction
 from stepbench.contracts.identity import EventId
 from stepbench.errors import RecordsUnavailableError
+from stepbench.records.formats.second_sources import ReportPage
 from stepbench.records.storage import layout
 from stepbench.stages import function_log as stage
-from stepbench.stages.function_log import LogPosition, take_in
+from stepbench.stages.function_log import LogPosition, keep_reports, take_in
 
 NOW_NS = 1_700_000_000_000_000_000
 NOW_MS = NOW_NS // 10**6
@@ -254,3 +255,18 @@ def test_an_invocation_of_several_items_is_stored_once_all_are_there() -> None:
     record = [key, "ObjectCreated:Put", "2023-11-14T22:13:20.000Z", "v"]
     scene.put(1, scene.line("t5", 1, t5=NOW_NS + 10, records=[record]), t5_ns=NOW_NS + 10, part=1)
     assert scene.look() == {"r-1": 10}
+
+
+def test_reports_are_kept_before_the_log_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run that was stopped they are collected after the copy and its log have been removed."""
+    monkeypatch.setattr(stage, "PAGE_EVENTS", 2)
+    scene = Scene()
+    reports = [f"REPORT RequestId: r-{number}\tDuration: 2 ms\tBilled Duration: 3 ms" for number in range(3)]
+    scene.log.show(NOW_MS, scene.begin(1), *reports)
+
+    keep_reports(scene.memory.services.trial(scene.ref), scene.memory.services)
+
+    runs = scene.memory.services.runs
+    keys = runs.keys(layout.trial_key(scene.ref, "logs/MeasuredFunction/"))
+    kept = [[line.request_id for line in runs.get_model(key, ReportPage).lines] for key in keys]
+    assert kept == [["r-0", "r-1"], ["r-2"]]

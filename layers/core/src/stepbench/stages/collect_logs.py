@@ -152,10 +152,12 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
         cursor = following
     take_in(spec, services)
     collection = _compare(task.ref, cursor, logs, services)
-    waiting = cursor.every == 1 and collection.seen < collection.expected
+    measured = spec.plan.target.function is not None
+    log_is_gone = measured and services.runs.find_bytes(layout.trial_key(task.ref, "removed.json")) is not None
+    waiting = cursor.every == 1 and collection.seen < collection.expected and not log_is_gone
     if (waiting or collection.t4_seen < collection.t4_expected) and services.clock.now_ns() < cursor.deadline_ns:
         return CollectLogsOutput(done=False, token=cursor.at_function(0).model_dump_json())
-    if spec.plan.target.function is not None:
+    if measured:
         take_in(spec, services, anew=True)
         collection = _compare(task.ref, cursor, logs, services)
     collect_refused(task.ref, services)

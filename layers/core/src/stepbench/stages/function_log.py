@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
@@ -20,6 +21,7 @@ from stepbench.drivers.receivers.source import copy_name
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.formats.function_lines import Invocation, item_of, merge_lines
 from stepbench.records.formats.platform_lines import PlatformLines, platform_item
+from stepbench.records.formats.second_sources import PATTERN, ReportPage, parse_reports
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import t4_ns_of
 from stepbench.stages.log_pages import PAGE_EVENTS, read_page
@@ -177,6 +179,25 @@ def _store(
     elif known:
         with ThreadPoolExecutor(WRITERS) as pool:
             list(pool.map(put, known))
+
+
+def keep_reports(spec: TrialSpec, services: Services) -> None:
+    """
+    Store the REPORT lines of the trial's measured function, whose log goes with it, for `CollectLogs` to find.
+
+    Raises:
+        RecordsUnavailableError: log or bucket do not answer.
+    """
+    if spec.plan.target.function is None:
+        return
+    receiver = spec.offered.receiver
+    events = _events(spec.tag, 0, services, PATTERN)
+    for number in count():
+        lines = parse_reports(islice(events, PAGE_EVENTS))
+        if not lines:
+            return
+        key = layout.trial_key(spec.ref, f"logs/{receiver}/removed-{number:04d}.json")
+        services.runs.put_model(key, ReportPage(function=receiver, lines=lines))
 
 
 def last_error(spec: TrialSpec, services: Services) -> str:
