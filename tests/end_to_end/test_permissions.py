@@ -27,8 +27,9 @@ from tests.end_to_end.deployment import (
     started_attempts,
     wait_for,
 )
+from tests.end_to_end.own_function import NAME, OwnFunction
 from tests.samples.dags import SMALL, dataflow_trial
-from tests.samples.roles import Roles
+from tests.samples.roles import ACCOUNT, OWN_FUNCTION, OWN_ROLE, REGION, Roles
 from tests.samples.second_opinion import SecondOpinion
 from tests.samples.service_calls import service_calls
 
@@ -55,6 +56,7 @@ def _trials() -> list[Json]:
     at_found = {"name": "load", "load": [{"rate_per_s": 20, "of_found": 1, "duration_s": 4}]}
     products = {"mix": {"read": 1, "insert": 1, "overwrite": 1, "update": 1}, "records": 50}
     closed = [{"name": "steady", "closed": {"clients": 2, "duration_s": 3}}]
+    function = {"name": NAME, "attempts": 1, "reserved_concurrency": 2}
     updates, capacity = {"operation": "update", "distinct_keys": 20}, {"store": "dynamodb", **units[0]}
     return [
         {"name": "s3", "target": {"store": "s3"}, "record": {"operation": "delete"}, "phases": [steady]},
@@ -70,6 +72,8 @@ def _trials() -> list[Json]:
          "choice": "each", "transfers": 2, "dataset": "permissions"},
         {**dataflow_trial(SMALL), "name": "dags", "drain_limit_s": 60,
          "phases": [{"name": "serial", "closed": {"clients": 1, "operations": 2, "duration_s": 60}}]},
+        *({"name": f"own-{store}", "target": {"store": store, "function": function}, "phases": [steady]}
+          for store in ("s3", "dynamodb")),
         {"name": "items", "experiment": "operations", "target": {"store": "dynamodb"},
          "workload": {**products, "record": {"shape": "product"}}, "phases": closed},
     ]  # fmt: skip
@@ -107,7 +111,7 @@ def _refuse_and_sweep(deployment: Deployment) -> None:
 
 
 @pytest.fixture(scope="module")
-def calls(deployment: Deployment) -> list[Json]:
+def calls(deployment: Deployment, own: OwnFunction) -> list[Json]:
     """Run what takes every path, abort a run as from the console, and return what was asked for in a role's name."""
     with deployment.running({"name": "permissions", "trials": _trials()}) as process:
         finished = finish(process, RUNS_LIMIT_S)
@@ -126,6 +130,7 @@ def calls(deployment: Deployment) -> list[Json]:
         finish(process)
     _use_api(deployment)
     _refuse_and_sweep(deployment)
+    assert own.changes() == {}
     return [json.loads(line) for line in deployment.decisions.read_text().splitlines()]
 
 
@@ -162,6 +167,11 @@ def asked(roles: Roles, calls: list[Json]) -> Json:
 @pytest.fixture(scope="module")
 def judged(asked: Json) -> Json:
     """Return what the emulator's evaluator says of all calls, and of the policies."""
+    return judge(asked)
+
+
+def judge(asked: Json) -> Json:
+    """Ask the emulator's evaluator."""
     done = subprocess.run(
         [PYTHON, JUDGE], input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=120
     )
@@ -199,3 +209,34 @@ def test_every_function_with_a_role_of_its_own_was_seen(roles: Roles, calls: lis
     seen = {roles.owner(call["session"]) for call in calls}
     unseen = {name for name in roles.attached() if name.endswith("Function")} - seen
     assert unseen - VARIANTS == {"BootstrapDsqlFunction", "DropResultsFunction"}
+
+
+PAYROLL = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:payroll"
+ADMINISTRATOR = f"arn:aws:iam::{ACCOUNT}:role/administrator"
+READING = ("GetFunction", "GetFunctionConfiguration", "GetPolicy", "ListTags")
+CHANGING = (
+    *("AddPermission", "CreateAlias", "CreateFunction", "DeleteFunction", "InvokeFunction", "PublishVersion"),
+    *("PutFunctionConcurrency", "PutFunctionEventInvokeConfig", "RemovePermission", "TagResource", "UntagResource"),
+    *("UpdateFunctionCode", "UpdateFunctionConfiguration"),
+)
+
+
+def test_functions_of_others_are_neither_read_nor_changed(asked: Json) -> None:
+    """A stack that measures one function is no way to the rest of the account: the named are read, none is changed."""
+    to_lambda, to_other = ({"iam:PassedToService": f"{name}.amazonaws.com"} for name in ("lambda", "ec2"))
+    forbidden: list[tuple[str, str, Json]] = [(f"lambda:{action}", PAYROLL, {}) for action in READING]
+    forbidden += [
+        (f"lambda:{action}", function, {"lambda:Principal": "s3.amazonaws.com"})
+        for action in CHANGING
+        for function in (OWN_FUNCTION, PAYROLL)
+    ]
+    forbidden += [("iam:PassRole", ADMINISTRATOR, to_lambda), ("iam:PassRole", OWN_ROLE, to_other)]
+    forbidden += [("iam:SimulatePrincipalPolicy", ADMINISTRATOR, {})]
+    calls = [
+        {"role": role, "action": action, "resource": resource, "context": context}
+        for role in asked["attached"]
+        for action, resource, context in forbidden
+    ]
+    assert judge({**asked, "calls": [], "others": calls})["allowed_others"] == []
+    opinion = SecondOpinion(asked["policies"], asked["attached"])
+    assert [call for call in calls if opinion.allows(call)] == []

@@ -33,7 +33,7 @@ PATCHED = {
         ProvidedRuntimeError ProvidedWorker _lock _worker_class_for _workers execution_credentials kill_workers""",
     "ministack.core.lambda_runtime:ProvidedWorker": """
         _await_init _build_handler_class _drain_stderr _drain_stderr_bounded _pump_output _spawn invoke""",
-    "ministack.core.iam_actions": "request_tag_context",
+    "ministack.core.iam_actions": "request_tag_context extract_resource_arn _lambda_action _query_param",
     "ministack.core.iam_evaluator": "enforce evaluate is_root_access_key",
     "ministack.services.lambda_svc": """
         _docker_extracted_dir _dynamodb_stream_positions _dynamodb_stream_positions_lock _emit_lambda_logs
@@ -142,7 +142,7 @@ def keep_attributes_of_nested(provisioners: Any, stacks: dict[str, Json]) -> Non
 
 _OWN: contextvars.ContextVar[bool] = contextvars.ContextVar("of the caller's own policies", default=False)
 _ASSUMED = ":assumed-role/"
-FUNCTION = "lambda:functionarn"
+FUNCTION, PRINCIPAL = "lambda:functionarn", "lambda:principal"
 
 
 def record_decisions(evaluator: Any, path: Path) -> None:
@@ -169,16 +169,38 @@ def record_decisions(evaluator: Any, path: Path) -> None:
 
 
 def supply_condition_keys(actions: Any) -> None:
-    """Have conditions see the function of a new event source mapping, as AWS documents it."""
+    """Have conditions see the function of a new event source mapping, and whom a function admits, as on AWS."""
     from_body = actions.request_tag_context
 
     def context_from_body(of: str, action: str, body: bytes, params: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = from_body(of, action, body, params)
         if action == "lambda:CreateEventSourceMapping":
             return {**found, FUNCTION: json.loads(body)["FunctionName"]}
+        if action == "lambda:AddPermission":
+            return {**found, PRINCIPAL: json.loads(body)["Principal"]}
         return found
 
     actions.request_tag_context = context_from_body
+
+
+def name_resources(actions: Any) -> None:
+    """Have policies see what AWS shows them: a new function's name, a role that is asked about, and one more action."""
+    resource_of, action_of = actions.extract_resource_arn, actions._lambda_action
+
+    def resource(of: str, method: str, path: str, *given: Any) -> Any:
+        _, body, params, region, account = given
+        if of == "lambda" and action_of(method, path) == "CreateFunction":
+            return f"arn:aws:lambda:{region}:{account}:function:{json.loads(body)['FunctionName']}"
+        if of == "iam" and (source := actions._query_param(params, "PolicySourceArn")):
+            return source
+        return resource_of(of, method, path, *given)
+
+    def action(method: str, path: str) -> Any:
+        if method == "PUT" and path.endswith("/event-invoke-config"):
+            return "PutFunctionEventInvokeConfig"
+        return action_of(method, path)
+
+    actions.extract_resource_arn, actions._lambda_action = resource, action
 
 
 def _line(context: Any, decision: str) -> str:
@@ -263,4 +285,5 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     if decisions := os.environ.get("DECISIONS"):
         record_decisions(modules["ministack.core.iam_evaluator"], Path(decisions))
         supply_condition_keys(modules["ministack.core.iam_actions"])
+        name_resources(modules["ministack.core.iam_actions"])
     importlib.import_module("ministack.app").main()
