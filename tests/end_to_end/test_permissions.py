@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import (
     INVENTORY_S,
     MEASURED_ATTEMPT,
-    ROOT,
     TO_BE_STOPPED,
     Deployment,
     finish,
@@ -29,8 +26,8 @@ from tests.end_to_end.deployment import (
 )
 from tests.end_to_end.own_function import NAME, OwnFunction
 from tests.samples.dags import SMALL, dataflow_trial
-from tests.samples.roles import ACCOUNT, OWN_FUNCTION, OWN_ROLE, REGION, Roles
-from tests.samples.second_opinion import SecondOpinion
+from tests.samples.roles import Roles
+from tests.samples.second_opinion import SecondOpinion, ask_emulator
 from tests.samples.service_calls import service_calls
 
 from stepbench_tools.local.stack import BENCHMARK
@@ -38,8 +35,7 @@ from stepbench_tools.local.stack import BENCHMARK
 RUNS_LIMIT_S = 500
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(RUNS_LIMIT_S + 200), pytest.mark.nightly("permissions")]
 
-JUDGE = Path(__file__).with_name("judge_permissions.py")
-PYTHON = ROOT / ".stepbench/venvs/emulator/bin/python"
+FUNCTION = {"name": NAME, "attempts": 1, "reserved_concurrency": 2}
 Json = dict[str, Any]
 
 
@@ -56,7 +52,6 @@ def _trials() -> list[Json]:
     at_found = {"name": "load", "load": [{"rate_per_s": 20, "of_found": 1, "duration_s": 4}]}
     products = {"mix": {"read": 1, "insert": 1, "overwrite": 1, "update": 1}, "records": 50}
     closed = [{"name": "steady", "closed": {"clients": 2, "duration_s": 3}}]
-    function = {"name": NAME, "attempts": 1, "reserved_concurrency": 2}
     updates, capacity = {"operation": "update", "distinct_keys": 20}, {"store": "dynamodb", **units[0]}
     return [
         {"name": "s3", "target": {"store": "s3"}, "record": {"operation": "delete"}, "phases": [steady]},
@@ -72,7 +67,7 @@ def _trials() -> list[Json]:
          "choice": "each", "transfers": 2, "dataset": "permissions"},
         {**dataflow_trial(SMALL), "name": "dags", "drain_limit_s": 60,
          "phases": [{"name": "serial", "closed": {"clients": 1, "operations": 2, "duration_s": 60}}]},
-        *({"name": f"own-{store}", "target": {"store": store, "function": function}, "phases": [steady]}
+        *({"name": f"own-{store}", "target": {"store": store, "function": FUNCTION}, "phases": [steady]}
           for store in ("s3", "dynamodb")),
         {"name": "items", "experiment": "operations", "target": {"store": "dynamodb"},
          "workload": {**products, "record": {"shape": "product"}}, "phases": closed},
@@ -83,7 +78,9 @@ def _use_api(deployment: Deployment) -> None:
     """Ask for everything that the API answers, of a run that is stopped and of one in the queue behind it."""
     api = ApiClient(deployment)
     running, waiting = (
-        api.call("POST", "/runs", {"plan": plan(f"api-{name}", "s3", measured=TO_BE_STOPPED)}).body["run_id"]
+        api.call("POST", "/runs", {"plan": plan(f"api-{name}", "s3", measured=TO_BE_STOPPED, function=FUNCTION)}).body[
+            "run_id"
+        ]
         for name in "ab"
     )
     assert wait_for(lambda: (api.call("GET", f"/runs/{running}").body["progress"] or {}).get("sent", 0) > 0)
@@ -167,16 +164,7 @@ def asked(roles: Roles, calls: list[Json]) -> Json:
 @pytest.fixture(scope="module")
 def judged(asked: Json) -> Json:
     """Return what the emulator's evaluator says of all calls, and of the policies."""
-    return judge(asked)
-
-
-def judge(asked: Json) -> Json:
-    """Ask the emulator's evaluator."""
-    done = subprocess.run(
-        [PYTHON, JUDGE], input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=120
-    )
-    found: Json = json.loads(done.stdout)
-    return found
+    return ask_emulator(asked)
 
 
 def test_nothing_that_was_asked_for_is_refused(calls: list[Json], judged: Json) -> None:
@@ -209,34 +197,3 @@ def test_every_function_with_a_role_of_its_own_was_seen(roles: Roles, calls: lis
     seen = {roles.owner(call["session"]) for call in calls}
     unseen = {name for name in roles.attached() if name.endswith("Function")} - seen
     assert unseen - VARIANTS == {"BootstrapDsqlFunction", "DropResultsFunction"}
-
-
-PAYROLL = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:payroll"
-ADMINISTRATOR = f"arn:aws:iam::{ACCOUNT}:role/administrator"
-READING = ("GetFunction", "GetFunctionConfiguration", "GetPolicy", "ListTags")
-CHANGING = (
-    *("AddPermission", "CreateAlias", "CreateFunction", "DeleteFunction", "InvokeFunction", "PublishVersion"),
-    *("PutFunctionConcurrency", "PutFunctionEventInvokeConfig", "RemovePermission", "TagResource", "UntagResource"),
-    *("UpdateFunctionCode", "UpdateFunctionConfiguration"),
-)
-
-
-def test_functions_of_others_are_neither_read_nor_changed(asked: Json) -> None:
-    """A stack that measures one function is no way to the rest of the account: the named are read, none is changed."""
-    to_lambda, to_other = ({"iam:PassedToService": f"{name}.amazonaws.com"} for name in ("lambda", "ec2"))
-    forbidden: list[tuple[str, str, Json]] = [(f"lambda:{action}", PAYROLL, {}) for action in READING]
-    forbidden += [
-        (f"lambda:{action}", function, {"lambda:Principal": "s3.amazonaws.com"})
-        for action in CHANGING
-        for function in (OWN_FUNCTION, PAYROLL)
-    ]
-    forbidden += [("iam:PassRole", ADMINISTRATOR, to_lambda), ("iam:PassRole", OWN_ROLE, to_other)]
-    forbidden += [("iam:SimulatePrincipalPolicy", ADMINISTRATOR, {})]
-    calls = [
-        {"role": role, "action": action, "resource": resource, "context": context}
-        for role in asked["attached"]
-        for action, resource, context in forbidden
-    ]
-    assert judge({**asked, "calls": [], "others": calls})["allowed_others"] == []
-    opinion = SecondOpinion(asked["policies"], asked["attached"])
-    assert [call for call in calls if opinion.allows(call)] == []

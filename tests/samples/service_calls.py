@@ -347,6 +347,8 @@ def _measured(roles: Roles) -> Iterator[Call]:
     for resource, actions in needed_rights("dynamodb", _copy(roles)[1], _TARGET_TABLE, queues).items():
         for action in actions:
             yield Call(MEASURED, action, resource, "drivers/receivers/source.py, which asks IAM whether it may")
+    why = "the layer puts its lines there: layers/measuring/"
+    yield Call(MEASURED, "dynamodb:PutItem", roles.arn("ResultsTable"), why, {"dynamodb:LeadingKeys": "lines#abc-0000"})
 
 
 def _console(roles: Roles) -> Iterator[Call]:
