@@ -12,6 +12,7 @@ import os
 import shlex
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -202,9 +203,9 @@ def sandbox_class(provided_worker: Any, init_failed: Any, parts: Any) -> Any:
             """Invoke without two options of stock Python workers, which the Runtime API has no header for."""
             known = {name: options[name] for name in ("trace_id", "invoked_function_arn") if name in options}
             self.init_ms, began_s, began_ns = None, time.monotonic(), time.time_ns()
-            answer = super().invoke(event, request_id, **known)
+            answer = answer_of(partial(super().invoke, event, request_id, **known), init_failed, self._drain_stderr)
             duration_ms = 1e3 * (time.monotonic() - began_s) - (self.init_ms or 0)
-            peak_mb = parts.peak_memory_mb(self._proc.pid if self._proc else None)
+            peak_mb = parts.peak_memory_mb(getattr(self._proc, "pid", None))
             begun_ns = began_ns + round(1e6 * (self.init_ms or 0))
             memory_mb, error = int(self.config.get("MemorySize", 128)), error_type(answer, parts.TIMED_OUT)
             report = parts.Report(duration_ms, self.init_ms, memory_mb, peak_mb, begun_ns, error)
@@ -213,6 +214,15 @@ def sandbox_class(provided_worker: Any, init_failed: Any, parts: Any) -> Any:
             return answer
 
     return Sandbox
+
+
+def answer_of(invoke: Callable[[], Json], init_failed: Any, printed: Callable[[], str]) -> Json:
+    """Return what an invocation answers; where its sandbox did not come to the handler, with what it printed before."""
+    try:
+        return invoke()
+    except init_failed as error:
+        said = {"errorMessage": str(error), "errorType": error.error_type}
+        return {"status": "error", "error": str(error), "error_payload": said, "log": printed()}
 
 
 def error_type(answer: Json, timed_out: str) -> str:
