@@ -1,18 +1,19 @@
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.samples.estimates import present
 from tests.samples.experiments import matrix_results
-from tests.samples.function_settings import settings_run, version_results
-from tests.samples.results import changed
+from tests.samples.function_settings import setting_result, settings_run, version_results
+from tests.samples.results import changed, numbered
 
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.threshold_grammar import parse_judge
-from stepbench.report.document import EMULATED, Chart, Multiples, plain
+from stepbench.report.document import EMULATED, NINETY_FIVE, Chart, Figure, Multiples, plain
 from stepbench.report.groups import groups
-from stepbench.report.matrix import MAX_FIGURES, compared_figure, matrix_charts
+from stepbench.report.matrix import MAX_FIGURES, compared_figure, matrix_charts, repeats_section
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary, TrialResult
@@ -176,6 +177,40 @@ def test_a_rate_stands_on_an_axis_from_zero() -> None:
     assert str(chart.drawing.data["runs"]["words"][0]).startswith("0.00 % [0.00, ")
 
 
+def test_what_is_no_time_has_its_unit_on_the_axis() -> None:
+    """An axis from 0 to 0.01 was read as 0.01 %, and a unit of 15 letters hid the tile beside it."""
+    results = matrix_results(grid((SIZE, [1, 10])), repeats=1)
+    run = settings_run(results, "lost")
+    section = present(repeats_section(run, groups(run.trials), "Trigger latency"))
+    figure = section.parts[0]
+    assert isinstance(figure, Figure)
+    assert plain(figure.caption).startswith("Lost (%) against the settings that the plan varies; ")
+    assert f"A mark is one run with its {NINETY_FIVE} interval; " in plain(figure.caption)
+    (chart,) = matrix_charts(groups(run.trials), run.judge)
+    assert (axes(chart), chart.drawing.measure) == ("lost (%) against batch_size", "lost (%)")
+    high = chart.drawing.data["runs"]["high"][0]
+    assert f"{high:.2f}]" in str(chart.drawing.data["runs"]["words"][0])
+    assert chart.drawing.params["top"] == pytest.approx(1.15 * float(high or 0), rel=1e-3)
+
+
+def test_a_run_without_an_interval_is_not_said_to_have_one() -> None:
+    """A cost is one number of a run; its tile has room for that alone."""
+    rng = random.Random(3)  # noqa: S311
+    results = numbered(
+        setting_result(f"dynamodb-{size}-{rate}", {SIZE: size, RATE: rate}, 40.0, 0, rng)
+        for size in (1, 10) for rate in (5, 20)
+    )  # fmt: skip
+    run = settings_run(results, "cost")
+    (tiles,) = matrix_charts(groups(run.trials), run.judge)
+    by_hand = 0.2 + 0.04 / 2 * 16.6667
+    words = tiles.drawing.data["cells"]["words"]
+    assert [float(str(word)) for word in words] == [pytest.approx(by_hand, rel=0.03)] * 4
+    run = settings_run(results[::2], "cost")
+    figure = present(repeats_section(run, groups(run.trials), "Trigger latency")).parts[0]
+    assert isinstance(figure, Figure)
+    assert "A mark is one run; the line" in plain(figure.caption)
+
+
 def test_two_versions_stand_side_by_side_with_what_was_planted() -> None:
     """The second is 10 % slower at each quantile; the verdict's own rules say so."""
     run = settings_run(version_results(0.1))
@@ -190,6 +225,14 @@ def test_two_versions_stand_side_by_side_with_what_was_planted() -> None:
     assert low[0] < 50 < high[0] < low[1] < 55 < high[1]
     assert len(chart.drawing.data["runs"]["judged"]) == 3 * 6
     assert matrix_charts(groups(run.trials), run.judge, run.verdicts) == ()
+
+
+def test_single_runs_are_not_called_means() -> None:
+    """Of one run each, an interval has nothing of how far runs lie apart."""
+    run = settings_run(version_results(repeats=1))
+    caption = plain(present(compared_figure(run, groups(run.trials))).caption)
+    assert f"single runs with their {NINETY_FIVE} intervals, which do not include how far runs lie apart" in caption
+    assert "mean" not in caption
 
 
 def test_an_unchanged_copy_is_not_called_slower() -> None:
@@ -212,7 +255,7 @@ def test_versions_that_are_not_alike_have_no_difference() -> None:
 def test_snap_start_is_a_pair_and_other_settings_are_none() -> None:
     """Batch sizes are numbers: they have a line-up."""
     snap = settings_run(version_results(-0.3, path="target.function.snap_start", values=(False, True)))
-    assert sides_of(snap).drawing.params["labels"] == ["false", "true"]
+    assert sides_of(snap).drawing.params["labels"] == ["SnapStart off", "SnapStart on"]
     assert "SnapStart on is faster" in snap.verdicts[0].text
     sizes = settings_run(matrix_results(grid((SIZE, [1, 10]))), "")
     assert compared_figure(sizes, groups(sizes.trials)) is None

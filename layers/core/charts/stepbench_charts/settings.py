@@ -28,7 +28,7 @@ from stepbench_charts.curves import SETTINGS, setting_axis
 
 _NAME_PX, _SIDES_PX = 12, [29, 45]
 """Places within a row: of its words, and of the two sides."""
-_COST = "cost of its invocations"
+_COST = "cost"
 
 
 def sides() -> Figure:

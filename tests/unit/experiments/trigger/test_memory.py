@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.samples.function_settings import HANDLER_MS, memory_results, settings_run
+from tests.samples.function_settings import HANDLER_MS, MEMORY, memory_results, settings_run
 from tests.samples.results import changed, sample_manifest
 
 from stepbench.contracts.cost import Cost
@@ -37,7 +37,8 @@ def drawing_of(summary: RunSummary, results: Sequence[TrialResult]) -> Any:  # n
     (section,) = memory_sections(run_view(summary, results, sample_manifest()))
     figure = section.parts[0]
     assert isinstance(figure, doc.Figure)
-    (chart,) = figure.parts
+    (part,) = figure.parts
+    chart = part.charts[0] if isinstance(part, doc.Multiples) else part
     assert isinstance(chart, doc.Chart)
     return chart.drawing
 
@@ -84,7 +85,7 @@ def test_each_threshold_has_its_answer_and_all_together_have_one() -> None:
     """The one that keeps all may be another than keeps the first."""
     texts = said(memory_results(), "handler p99 < 200 ms", LIMIT)
     assert [text.partition(" is ")[0] for text in texts] == ["256 MiB", "512 MiB", "512 MiB"]
-    assert texts[-1].startswith("512 MiB is the cheapest memory that keeps all 2 thresholds: $0.55")
+    assert texts[-1].startswith("512 MiB is the cheapest memory that keeps both thresholds: $0.55")
 
 
 def test_without_a_threshold_the_cheapest_and_the_fastest_are_named() -> None:
@@ -115,6 +116,8 @@ def test_on_an_emulator_no_memory_is_named(fields: dict[str, Any]) -> None:
     assert [*describe_sweep(sweep)] == [NOT_EMULATED]
     assert drawing_of(summary, results).data["chosen"]["value"] == []
     assert "128 MiB not emulated" in render_markdown(summary)
+    page = render_page(summary, results, sample_manifest())
+    assert '<h3>dynamodb <span class="badge emulated">memory not emulated</span></h3>' in page
 
 
 def test_the_figure_has_both_curves_the_limit_and_the_one_that_is_named() -> None:
@@ -128,6 +131,47 @@ def test_the_figure_has_both_curves_the_limit_and_the_one_that_is_named() -> Non
     assert max(drawing.data["cost"]["high"]) < drawing.params["top"]
 
 
+def test_a_memory_that_a_threshold_was_not_asked_of_is_not_chosen() -> None:
+    """The cheapest of all would be named for having been asked nothing."""
+    summary = settings_run(memory_results(), "handler p99", LIMIT, "handler p99 < 200 ms")
+    asked = [each for each in summary.thresholds if not each.name.startswith("dynamodb-256-")]
+    (sweep,) = memory_sweeps(summary.model_copy(update={"thresholds": tuple(asked)}))
+    chosen = sweep.chosen()
+    assert (chosen and chosen.name, [*describe_sweep(sweep)][-1].partition(" is ")[0]) == ("512 MiB", "512 MiB")
+
+
+def test_memories_of_equal_cost_and_costs_of_few_runs_are_said_to_be_that() -> None:
+    """Of single runs no interval says that two costs may be one."""
+    results = list(memory_results(repeats=1, handler_ms={128: 80.0, 256: 40.0}))
+    results[1] = changed(results[1], cost_usd=results[0].summary.cost_usd)
+    (text,) = said(results)
+    assert text.startswith("128 MiB is the cheapest, $0.37 per million events in 1 run, ")
+    assert "not shown to be cheaper than 256 MiB" in text
+    assert text.endswith("for $0.37 per million events.")
+
+
+def test_a_memory_that_measured_nothing_is_named() -> None:
+    """It may be the cheapest, and is in no row."""
+    results = [
+        changed(each, windows=(), state="failed") if each.summary.point[MEMORY] == 256 else each
+        for each in memory_results()
+    ]
+    texts = said(results, LIMIT)
+    assert texts[0].startswith("512 MiB is the cheapest memory that keeps ")
+    assert texts[1] == "256 MiB measured nothing, and may be cheaper."
+
+
+def test_where_nothing_is_known_of_what_is_judged_nothing_is_the_fastest() -> None:
+    """A function that printed nothing has no handler time."""
+    results = [
+        changed(each, windows=tuple(one.model_copy(update={"handler": None}) for one in each.summary.windows))
+        for each in memory_results()
+    ]
+    (text,) = said(results)
+    assert text.startswith("256 MiB is the cheapest, $0.53 per million events, handler time p99: ")
+    assert text.endswith("; nothing is known of handler time p99.")
+
+
 def test_every_other_setting_has_a_sweep_of_its_own() -> None:
     """Two batch sizes are two functions to choose a memory for."""
     point = "target.batch_size"
@@ -138,6 +182,8 @@ def test_every_other_setting_has_a_sweep_of_its_own() -> None:
     ]
     sweeps = memory_sweeps(settings_run(results))
     assert [sweep.title for sweep in sweeps] == ["dynamodb, batch_size = 1", "dynamodb, batch_size = 10"]
+    page = render_page(settings_run(results), results, sample_manifest())
+    assert page.index('id="memory"') < page.index("<h3>dynamodb, batch_size = 1</h3>")
 
 
 def test_a_plan_that_does_not_vary_memory_has_nothing_of_it() -> None:

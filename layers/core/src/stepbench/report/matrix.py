@@ -159,14 +159,16 @@ def _chart(place: int, part: _Slice) -> doc.Chart:
         drawing = Drawing(
             f"matrix-{place}", chart, _points(part), part.params, experiment=first.experiment, measure=_measure(judge)
         )
-        axes = f"{judge.name} against {across}"
+        axes = f"{_measure(judge) or judge.name} against {across}"
     settings = " and ".join((across, *down))
     described = f"{_name(judge, first.experiment)} of {part.title} against {settings}"
     return doc.Chart(drawing, described, _title(part), (doc.Sentence(axes, "note axes"),))
 
 
 def _measure(judge: Judge) -> str:
-    return "" if judge == MEDIAN else judge.name
+    """Return what axes call it, with its unit where that is on neither ticks nor tiles."""
+    unit = unit_of(judge.statistic)
+    return "" if judge == MEDIAN else f"{judge.name} ({unit.name})" if unit else judge.name
 
 
 def _name(judge: Judge, experiment: ExperimentName) -> str:
@@ -177,20 +179,29 @@ def _of_run(run: GroupRun, judge: Judge) -> Estimate:
     return judged_over_runs(judge, [(run.trial, run.window)])
 
 
+def _in_unit(judge: Judge, found: Estimate) -> Estimate:
+    """Return it as it is drawn: a share in per cent, what is no time in its unit, a time in ms."""
+    unit = unit_of(judge.statistic)
+    ends = {name: value for name in ("value", "low", "high") if (value := getattr(found, name)) is not None}
+    return found.model_copy(update={name: value * unit.per_ms for name, value in ends.items()} if unit else {})
+
+
 def _points(part: _Slice) -> dict[str, Columns]:
     """Return each run with its interval, and the means through which a line passes: none between categories."""
     runs: list[Row] = []
     means: list[Row] = []
-    lowest = 0.0 if unit_of(part.judge.statistic) is None else -math.inf
+    timed = unit_of(part.judge.statistic) is None
+    lowest = 0.0 if timed else -math.inf
     for group in part.groups:
-        mean = group.judged(part.judge).value
+        mean = _in_unit(part.judge, group.judged(part.judge)).value
         if mean is not None and mean > lowest:
             means.append((part.value(group, 0), short(mean)))
         for run in group.runs:
-            found = _of_run(run, part.judge)
+            words = str(shown(part.judge, estimate := _of_run(run, part.judge)))
+            found = _in_unit(part.judge, estimate)
             if found.value is not None and found.value > lowest:
-                row = (part.value(group, 0), run.trial.repeat, run.label, found.value, *drawn_interval(found))
-                runs.append((*row, str(shown(part.judge, found))))
+                ends = drawn_interval(found) if timed else (found.low, found.high)
+                runs.append((part.value(group, 0), run.trial.repeat, run.label, found.value, *ends, words))
     if any(isinstance(group.point[part.axes[0]], str | None) for group in part.groups):
         means = []
     means.sort(key=lambda row: part.labels(0).index(str(row[0])))
@@ -201,7 +212,7 @@ def _points(part: _Slice) -> dict[str, Columns]:
 def _tiles(part: _Slice) -> dict[str, Columns]:
     rows: list[Row] = []
     for group in part.groups:
-        found = group.judged(part.judge)
+        found = _in_unit(part.judge, group.judged(part.judge))
         value = short(found.value) if found.value is not None and found.value > 0 else None
         row = (part.value(group, 0), part.value(group, 1), value, _tile(part.judge, found))
         rows.append((*row, len(group.runs), _ink(value, part.ends)))
@@ -209,16 +220,15 @@ def _tiles(part: _Slice) -> dict[str, Columns]:
 
 
 def _tile(judge: Judge, found: Estimate) -> str:
-    """Return what is written on a tile: there is no room for an interval."""
+    """Return what is written on a tile: there is no room for an interval, nor for the longer units."""
     if found.value is None:
         return BEYOND if BEYOND in (found.reason or "") else f"no {'median' if judge == MEDIAN else 'value'}"
-    unit = unit_of(judge.statistic)
-    return digits.latency(found.value) if unit is None else f"{digits.rounded(found.value * unit.per_ms)} {unit.name}"
+    return digits.latency(found.value) if unit_of(judge.statistic) is None else digits.rounded(found.value)
 
 
 def _ends(matrix: Sequence[TrialGroup], judge: Judge) -> tuple[float, float]:
     """Return where the scale begins and ends, a little beyond all values and intervals."""
-    estimates = [_of_run(run, judge) for group in matrix for run in group.runs]
+    estimates = [_in_unit(judge, _of_run(run, judge)) for group in matrix for run in group.runs]
     values = [value for each in estimates for value in (each.value, each.low, each.high) if value and value > 0]
     return (short(min(values) / 1.15), short(max(values) * 1.15)) if values else (0.1, 1.0)
 
@@ -249,17 +259,21 @@ def repeats_section(run: RunSummary, found: Sequence[TrialGroup], latency_title:
 def _figure(charts: tuple[doc.Chart, ...], judge: Judge) -> doc.Figure:
     kinds = [chart.drawing.chart for chart in charts]
     lines = [chart.drawing.data["means"] for chart in charts if chart.drawing.chart.startswith("line-up")]
+    runs = [chart.drawing.data["runs"] for chart in charts if "runs" in chart.drawing.data]
     median = judge == MEDIAN
     joined = "; the line joins the means of the runs" if any(each["value"] for each in lines) else ""
     joined += "' medians" if joined and median else ""
-    name = "Median latency" if median else judge.title
+    measure = _measure(judge)
+    name = "Median latency" if median else f"{judge.title}{measure.removeprefix(judge.name)}"
     caption = f"{name} against the settings that the plan varies; plots of one matrix share their scale."
     if lines:
-        caption += f" A mark is one run with its {doc.NINETY_FIVE} interval{joined}."
+        bounded = any(low is not None for each in runs for low in each["low"])
+        interval = f" with its {doc.NINETY_FIVE} interval" if bounded else ""
+        caption += f" A mark is one run{interval}{joined}."
     if "heat-map" in kinds:
         looks = "dark for fast and bright for slow" if unit_of(judge.statistic) is None else "dark for low"
-        runs = "runs' medians" if median else "runs"
-        caption += f" A tile is the mean of its {runs}, {looks}."
+        of = "runs' medians" if median else "runs"
+        caption += f" A tile is the mean of its {of}, {looks}."
     if len(charts) == MAX_FIGURES:
         caption += f" At most {MAX_FIGURES} plots are drawn; the table has every combination."
     return doc.Figure((doc.Multiples(charts, level=3),), caption, "still")

@@ -14,6 +14,7 @@ from stepbench.analysis.comparability import format_value
 from stepbench.analysis.judged import judged_over_runs, shown
 from stepbench.analysis.one_verdict import judged_effects, runs_of
 from stepbench.analysis.pairs import Group
+from stepbench.analysis.verdict_text import name_sides
 from stepbench.analysis.verdicts import group_spells
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.report import SIDES_ROW_PX
@@ -55,7 +56,9 @@ def find_compared(
         a, b = (by_name.get(side.group) for side in (verdict.a, verdict.b))
         place = (groups[0].phase, groups[0].window)
         if a and b and verdict.aspect == path and (verdict.b.phase, verdict.b.window) == place:
-            names = (format_value(a.point[path]), format_value(b.point[path]))
+            said = name_sides(path, verdict.a, verdict.b)
+            switched = isinstance(a.point[path], bool)  # no version is called true
+            names = (said.a, said.b) if switched else (format_value(a.point[path]), format_value(b.point[path]))
             return Compared(a, b, names, judge, verdict)
     return None
 
@@ -98,9 +101,15 @@ def sides_figure(charts: Sequence[doc.Chart]) -> doc.Figure | None:
     """Return the figure of all that are compared."""
     if not charts:
         return None
+    repeated = any(len(chart.drawing.data["runs"]["row"]) > len(chart.drawing.data["marks"]["row"]) for chart in charts)
+    runs = (
+        f"the mean over the runs with its {doc.NINETY_FIVE} interval, small dots for the single runs"
+        if repeated
+        else f"single runs with their {doc.NINETY_FIVE} intervals, which do not include how far runs lie apart"
+    )
     caption = (
-        f"Both sides at several quantiles: the mean over the runs with its {doc.NINETY_FIVE} interval, small dots for "
-        "the single runs. Above each the second side against the first, with the interval of the difference."
+        f"Both sides at several quantiles: {runs}. Above each the second side against the first, with the interval of "
+        "the difference."
     )
     return doc.Figure((doc.Multiples(tuple(charts), level=3),), caption, "still")
 

@@ -30,6 +30,7 @@ NOT_EMULATED = (
     "Memory is not emulated: every trial had what this machine has, whatever memory_mib says. So none is named the "
     "cheapest; on AWS the same plan decides."
 )
+_BOTH = 2
 KEPT, MISSED, OPEN = "kept", "missed", "not decided"
 _WORDS = dict(zip(STATES, (MISSED, OPEN, KEPT), strict=True))
 
@@ -39,6 +40,10 @@ class Kept(NamedTuple):
 
     state: str
     takes: str = ""
+
+
+def _name(memory_mib: int) -> str:
+    return f"{digits.count(memory_mib)} MiB"
 
 
 class MemorySetting(NamedTuple):
@@ -53,7 +58,11 @@ class MemorySetting(NamedTuple):
     @property
     def name(self) -> str:
         """Return `1,024 MiB`."""
-        return f"{digits.count(self.memory_mib)} MiB"
+        return _name(self.memory_mib)
+
+    def keeps(self, threshold: str) -> bool:
+        """Return whether it is known to keep a threshold, about which it may have no window at all."""
+        return threshold in self.kept and self.kept[threshold].state == KEPT
 
     @property
     def usd(self) -> str:
@@ -62,12 +71,17 @@ class MemorySetting(NamedTuple):
 
 
 class MemorySweep(NamedTuple):
-    """The memories of one function, ascending, with all other settings alike; `title` is empty of the only one."""
+    """
+    The memories of one function, ascending, with all other settings alike; `title` is empty of the only one.
+
+    unmeasured: memories whose trials measured nothing.
+    """
 
     title: str
     judge: Judge
     settings: tuple[MemorySetting, ...]
     emulated: bool
+    unmeasured: tuple[int, ...]
 
     @property
     def thresholds(self) -> tuple[str, ...]:
@@ -80,7 +94,7 @@ class MemorySweep(NamedTuple):
 
     def chosen(self) -> MemorySetting | None:
         """Return the cheapest that keeps every threshold; None where none is known to be it."""
-        kept = [each for each in self.settings if all(found.state == KEPT for found in each.kept.values())]
+        kept = [each for each in self.settings if all(each.keeps(text) for text in self.thresholds)]
         return None if self.emulated else _cheapest(kept)
 
 
@@ -89,14 +103,28 @@ def memory_sweeps(summary: RunSummary) -> tuple[MemorySweep, ...]:
     families: dict[tuple[str, ...], list[TrialGroup]] = {}
     for group in groups(summary.trials):
         if isinstance(group.point.get(MEMORY), int):
-            rest = [f"{path}={value!r}" for path, value in sorted(group.point.items()) if path != MEMORY]
-            families.setdefault((group.trial.base, group.phase, group.window, *rest), []).append(group)
+            families.setdefault((group.phase, group.window, *_others(group.trial)), []).append(group)
+    planned: dict[tuple[str, ...], set[int]] = {}
+    for trial in summary.trials:
+        if isinstance(trial.point.get(MEMORY), int):
+            planned.setdefault(_others(trial), set()).add(trial.point[MEMORY])
     found = [members for members in families.values() if len(members) > 1]
     listed = [result.threshold for result in summary.thresholds]
     rows = [row for row in threshold_rows(summary) if row.result.threshold not in DEFAULTS]
     rows.sort(key=lambda row: listed.index(row.result.threshold))
     judge = summary.judge if summary.judge and summary.judge.statistic in THRESHOLD_QUANTILES else MEDIAN
-    return tuple(_sweep(members, judge, rows, several=len(found) > 1) for members in found)
+    several = len(found) > 1
+    return tuple(
+        _sweep(members, judge, rows, several=several)._replace(
+            unmeasured=tuple(sorted(planned[_others(members[0].trial)] - {group.point[MEMORY] for group in members}))
+        )
+        for members in found
+    )
+
+
+def _others(trial: TrialSummary) -> tuple[str, ...]:
+    """Return what the trials of one sweep have in common: their name in the plan, and the other settings."""
+    return trial.base, *(f"{path}={value!r}" for path, value in sorted(trial.point.items()) if path != MEMORY)
 
 
 def _sweep(members: Sequence[TrialGroup], judge: Judge, rows: Sequence[ThresholdRow], *, several: bool) -> MemorySweep:
@@ -108,7 +136,7 @@ def _sweep(members: Sequence[TrialGroup], judge: Judge, rows: Sequence[Threshold
     titles += [f"{shorten_path(path, others)} = {format_value(first.point[path])}" for path in others]
     emulated = any(_is_emulated(run.trial) for group in members for run in group.runs)
     ordered = tuple(sorted(settings, key=lambda each: each.memory_mib))
-    return MemorySweep(", ".join(titles) if several else "", judge, ordered, emulated)
+    return MemorySweep(", ".join(titles) if several else "", judge, ordered, emulated, ())
 
 
 def _is_emulated(trial: TrialSummary) -> bool:
@@ -142,9 +170,12 @@ def describe_sweep(sweep: MemorySweep) -> Iterator[str]:
     for text in thresholds:
         yield _answer(sweep, text, [each.kept.get(text, Kept(OPEN, "not measured")) for each in sweep.settings])
     if len(thresholds) > 1 and (chosen := sweep.chosen()):
-        yield f"{chosen.name} is the cheapest memory that keeps all {len(thresholds)} thresholds: {chosen.usd}."
+        every = "both" if len(thresholds) == _BOTH else f"all {len(thresholds)}"
+        yield f"{chosen.name} is the cheapest memory that keeps {every} thresholds: {_cost(chosen)}."
     if not thresholds:
         yield _cheapest_and_fastest(sweep)
+    if sweep.unmeasured:
+        yield f"{digits.listed([_name(each) for each in sweep.unmeasured])} measured nothing, and may be cheaper."
 
 
 def _answer(sweep: MemorySweep, threshold: str, kept: Sequence[Kept]) -> str:
@@ -160,15 +191,15 @@ def _answer(sweep: MemorySweep, threshold: str, kept: Sequence[Kept]) -> str:
         cheaper = [each for each in undecided if _known(each) and (each.cost.value or 0) < (best.cost.value or 0)]
         also = f"; {_open(cheaper, takes)}, and would be cheaper" if cheaper else ""
         judged = f"{describe(sweep.judge, best.judged)}{_close(best, keep)}"
-        return f"{best.name} is the cheapest memory that keeps {threshold}: {best.usd}, {judged}{also}."
+        return f"{best.name} is the cheapest memory that keeps {threshold}: {_cost(best)}, {judged}{also}."
     if keep:
         why = next(each.cost.reason for each in keep if not _known(each))
         names = digits.listed([each.name for each in keep])
         return f"{names} {'keeps' if len(keep) == 1 else 'keep'} {threshold}; what is cheapest is not known: {why}."
     if undecided:
         return f"No memory is shown to keep {threshold}: {_open(undecided, takes)}."
-    nearest = _fastest(sweep.settings)
-    return f"No memory keeps {threshold}; {nearest.name} is the fastest, {describe(sweep.judge, nearest.judged)}."
+    nearest = _fastest(sweep)
+    return f"No memory keeps {threshold}{f'; {_describe_fastest(sweep, nearest)}' if nearest else ''}."
 
 
 def _open(settings: Sequence[MemorySetting], takes: dict[int, str]) -> str:
@@ -178,15 +209,26 @@ def _open(settings: Sequence[MemorySetting], takes: dict[int, str]) -> str:
 
 
 def _cheapest_and_fastest(sweep: MemorySweep) -> str:
-    fastest, cheapest = _fastest(sweep.settings), _cheapest(sweep.settings)
-    quick = f"{fastest.name} is the fastest, {describe(sweep.judge, fastest.judged)}"
+    fastest, cheapest = _fastest(sweep), _cheapest(sweep.settings)
+    quick = _describe_fastest(sweep, fastest) if fastest else f"nothing is known of {sweep.judge.name}"
     if cheapest is None:
         why = next(each.cost.reason for each in sweep.settings if not _known(each))
-        return f"{quick}; what is cheapest is not known: {why}."
+        return f"{quick[:1].upper()}{quick[1:]}; what is cheapest is not known: {why}."
+    close = _close(cheapest, sweep.settings)
     if cheapest is fastest:
-        return f"{quick}, and the cheapest: {cheapest.usd}."
-    own = f"{describe(sweep.judge, cheapest.judged)}{_close(cheapest, sweep.settings)}"
-    return f"{cheapest.name} is the cheapest, {cheapest.usd}, {own}; {quick}, for {fastest.usd}."
+        return f"{quick}, and the cheapest: {_cost(cheapest)}{close}."
+    own = f"{cheapest.name} is the cheapest, {_cost(cheapest)}, {describe(sweep.judge, cheapest.judged)}{close}"
+    return f"{own}; {quick}{f', for {fastest.usd}' if fastest else ''}."
+
+
+def _cost(setting: MemorySetting) -> str:
+    """Return what the cheapest costs, and in how many runs, where these are too few for an interval."""
+    few = "" if setting.cost.low is not None else f" in {digits.counted(len(setting.group.runs), 'run')}"
+    return f"{setting.usd}{few}"
+
+
+def _describe_fastest(sweep: MemorySweep, fastest: MemorySetting) -> str:
+    return f"{fastest.name} is the fastest, {describe(sweep.judge, fastest.judged)}"
 
 
 def _known(setting: MemorySetting) -> bool:
@@ -200,17 +242,18 @@ def _cheapest(settings: Sequence[MemorySetting]) -> MemorySetting | None:
     return min(settings, key=lambda each: each.cost.value or 0)
 
 
-def _fastest(settings: Sequence[MemorySetting]) -> MemorySetting:
-    return min(settings, key=lambda each: float("inf") if each.judged.value is None else each.judged.value)
+def _fastest(sweep: MemorySweep) -> MemorySetting | None:
+    known = [(each.judged.value, each.memory_mib, each) for each in sweep.settings if each.judged.value is not None]
+    return min(known)[-1] if known else None
 
 
 def _close(best: MemorySetting, others: Sequence[MemorySetting]) -> str:
-    """Return which others may cost as little, by the intervals over their runs."""
+    """Return which others may cost as little, by the intervals over their runs; without any, those that cost it."""
     close = [each.name for each in others if each is not best and _overlap(each.cost, best.cost)]
     return f", not shown to be cheaper than {digits.listed(close)}" if close else ""
 
 
 def _overlap(one: Estimate, other: Estimate) -> bool:
-    if one.low is None or one.high is None or other.low is None or other.high is None:
-        return False
-    return one.low <= other.high and other.low <= one.high
+    if None in {one.low, one.high, other.low, other.high}:
+        return one.value == other.value
+    return (one.low or 0) <= (other.high or 0) and (other.low or 0) <= (one.high or 0)

@@ -57,7 +57,7 @@ def _table(place: int, sweep: MemorySweep) -> doc.Table:
     heads = (
         doc.Column("Runs"),
         doc.Column(sweep.judge.title),
-        doc.Column("USD per million events", short="USD per million"),
+        doc.Column("Cost of a million events", short="Cost"),
         *(doc.words(text, short=text) for text in sweep.thresholds),
     )
     return doc.Table(
@@ -121,14 +121,16 @@ def _figure(place: int, sweep: MemorySweep) -> doc.Figure:
     experiment = sweep.settings[0].group.trial.experiment
     drawing = Drawing(f"memory-{place}", "memory", data, params, experiment=experiment, measure=sweep.judge.name)
     described = f"{sweep.judge.title} and cost of a million events against the function's memory"
-    title: doc.Text = (sweep.title, doc.Span(" memory not emulated", "badge emulated") if sweep.emulated else "")
+    title = sweep.title or ("" if not sweep.emulated else sweep.settings[0].group.trial.base)
+    badge = doc.Span("memory not emulated", "badge emulated") if sweep.emulated else ""
+    chart = doc.Chart(drawing, described, (title, " " if badge else "", badge))
     caption = (
         f"{sweep.judge.title} (left) and the cost of a million events (right) against memory: means over the runs with "
         f"their {doc.NINETY_FIVE} intervals."
     )
-    caption += " Dashed: the threshold." if drawn else ""
+    caption += f" Dashed: the {'threshold' if len(drawn) == 1 else 'thresholds'}." if drawn else ""
     caption += " Shaded: the cheapest that keeps every threshold." if data["chosen"]["value"] else ""
-    return doc.Figure((doc.Chart(drawing, described, title),), caption, "still")
+    return doc.Figure((doc.Multiples((chart,), level=3) if title else chart,), caption, "still")
 
 
 def _curve(
