@@ -225,7 +225,7 @@ def test_what_died_is_found_by_the_last_look_though_all_else_came_by_the_table()
 
 
 def test_an_item_that_comes_late_is_taken_in_and_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The layer may wait two seconds for the table; each look goes back further, and stores only what it lacks."""
+    """The layer may wait two seconds for the table; each look goes back further, the last one over all of it."""
     scene = Scene(records="table")
     puts: list[str] = []
     table = type(scene.memory.services.table)
@@ -243,6 +243,9 @@ def test_an_item_that_comes_late_is_taken_in_and_none_twice(monkeypatch: pytest.
     scene.put(3, scene.begin(3), scene.line("t5", 3, t5=NOW_NS), t5_ns=NOW_NS - 11 * 10**9)
     scene.look()
     assert puts == ["r-1", "r-2"]
+
+    take_in(scene.memory.services.trial(scene.ref), scene.memory.services, anew=True)
+    assert puts == ["r-1", "r-2", "r-3"]
 
 
 def test_an_invocation_of_several_items_is_stored_once_all_are_there() -> None:

@@ -83,7 +83,7 @@ def take_in(spec: TrialSpec, services: Services, *, anew: bool = False) -> int:
     Args:
         spec: the trial.
         services: its stack's.
-        anew: read the whole log once more, since a line may have come later than any look goes back.
+        anew: read log and table once more as a whole, since a line may have come later than any look goes back.
 
     Raises:
         RecordsUnavailableError: log, table or bucket do not answer.
@@ -93,13 +93,15 @@ def take_in(spec: TrialSpec, services: Services, *, anew: bool = False) -> int:
         return 0
     place = layout.trial_key(spec.ref, "function-log.json")
     position = services.runs.find_model(place, LogPosition) or LogPosition()
+    if anew:
+        known = {"done": _stored(spec, services)}
+        position = position.model_copy(update={**known, "read_to_ms": 0, "table_to_ms": 0})
     tabled, stored = function.records == "table", 0
     if tabled:
         position, stored = _from_table(spec, position, services)
     if anew or not stored:
-        known = {"done": _stored(spec, services)} if anew or tabled else {}
-        again = {"read_to_ms": 0} if anew else {}
-        position = _from_log(spec, position.model_copy(update={**known, **again}), services)
+        known = {"done": _stored(spec, services)} if tabled else {}
+        position = _from_log(spec, position.model_copy(update=known), services)
     services.runs.put_model(place, position)
     return len(position.open)
 
