@@ -40,9 +40,9 @@ T4_ITEM_BYTES = 300
 LOG_BYTES_PER_INVOCATION = 400
 T4_LINE_BYTES = 200
 """A line of the second source (`records.formats.t4_lines`) without its entries, CloudWatch's own 26 bytes included."""
-PRINTED_LINES = {"log": 2.0, "table": 1.0}
-"""So many lines a measured function prints, by where its others go; each is about as long as one of a receiver's."""
-LINES_ITEM_BYTES, LINES_ENTRY_BYTES = 520, 130
+PRINTED_BYTES = {"log": 600, "table": 320}
+"""What a measured function prints of an invocation, by where its other lines go, CloudWatch's 26 bytes included."""
+LINES_ITEM_BYTES, LINES_ENTRY_BYTES = 600, 150
 """An item with the lines of a measured function's invocation, its keys included, and what each record adds."""
 T4_LOGGED_ENTRY_BYTES = T4_ENTRY_BYTES * 4 / 3
 TRANSITIONS_PER_TRIAL = 60
@@ -190,12 +190,13 @@ def results_writes(trial: TrialPlan, offering_s: float, delivered: int, batches:
 
 def log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int) -> float:
     """Return what invocations and logged arrivals write into the log; a measured function prints all of its own."""
-    share = {"all": 1.0, "sample": 1 / SAMPLE_EVERY, "none": 0.0}[trial.log_t4]
     function = trial.target.function
-    share = share if function is None else PRINTED_LINES[function.records]
-    return invocations * LOG_BYTES_PER_INVOCATION + share * (
-        batches * T4_LINE_BYTES + delivered * T4_LOGGED_ENTRY_BYTES
-    )
+    if function is not None:
+        printed = batches * PRINTED_BYTES[function.records] + delivered * LINES_ENTRY_BYTES
+    else:
+        share = {"all": 1.0, "sample": 1 / SAMPLE_EVERY, "none": 0.0}[trial.log_t4]
+        printed = share * (batches * T4_LINE_BYTES + delivered * T4_LOGGED_ENTRY_BYTES)
+    return invocations * LOG_BYTES_PER_INVOCATION + printed
 
 
 def _transitions(trial: TrialPlan, assumed: Assumptions) -> int:
