@@ -333,6 +333,7 @@ def _copies(roles: Roles) -> Iterator[Call]:
         mapping = f"arn:aws:lambda:{REGION}:{ACCOUNT}:event-source-mapping:1234"
         yield Call(role, "lambda:DeleteEventSourceMapping", mapping, why, {"lambda:FunctionArn": copy})
     yield Call("SweepTargetsFunction", "lambda:ListTags", copy, "stages/orphaned_copies.py, of one that is not young")
+    yield Call("CollectLogsFunction", "cloudwatch:GetMetricData", "*", "drivers/receivers/metrics.py, not on emulators")
 
 
 def _copy(roles: Roles) -> tuple[str, str]:

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from tests.samples.estimates import present
 from tests.samples.finished_trials import PHASES, AnalysedTrial
-from tests.samples.measured_functions import RETRY_S, MeasuredTrial
+from tests.samples.measured_functions import BATCH, FUNCTION, RETRY_S, MeasuredTrial
 
 from stepbench.analysis.thresholds import judge
 from stepbench.contracts.identity import EventId
+from stepbench.contracts.invocations import FunctionMetrics
 from stepbench.contracts.threshold_grammar import parse_threshold
 from stepbench.records.formats.function_lines import Begin, End, Invocation
 from stepbench.records.formats.platform_lines import platform_item
-from stepbench.records.formats.second_sources import RefusedDeliveries, RefusedDelivery
+from stepbench.records.formats.second_sources import LogCollection, RefusedDeliveries, RefusedDelivery
 from stepbench.records.storage import layout
 from stepbench.workload.arrivals import phase_offsets_ns
 
@@ -166,3 +167,22 @@ def test_what_lambda_gave_up_is_counted_once_among_what_was_never_processed() ->
 def test_what_was_processed_twice_calls_for_an_idempotent_function(texts: dict[str, str]) -> None:
     """One batch of ten was delivered again though it had been processed."""
     assert texts["processed_twice"].startswith("Processed again, after the first time: 10 events")
+
+
+@pytest.mark.parametrize(
+    ("function", "remedy"),
+    [({}, "Raise the account's concurrency"), ({"reserved_concurrency": 5}, "Raise target.function.reserved_con")],
+)
+def test_throttles_are_a_doubt_with_what_limits_the_function(function: dict[str, int], remedy: str) -> None:
+    """Latency is the wait for concurrency then, and neither the trigger's nor the function's."""
+    trial = MeasuredTrial(target={"function": {**FUNCTION, **function}, "batch_size": BATCH})
+    for throttles in (0, 3):
+        metrics = FunctionMetrics(until="2023-11-14T22:16:00+00:00", throttles=throttles)
+        collection = LogCollection(every=1, expected=1, seen=1, metrics=metrics)
+        trial.memory.services.runs.put_model(layout.trial_key(trial.ref, "logs/collection.json"), collection)
+        summary = trial.result().summary
+        assert summary.function_metrics == metrics
+        found = [caveat for caveat in summary.caveats if caveat.kind == "throttled"]
+        assert len(found) == bool(throttles)
+    assert found[0].text.startswith("Lambda throttled the measured function 3 times up to 2023-11-14 22:16:00 UTC")
+    assert found[0].remedy.startswith(remedy)

@@ -84,6 +84,7 @@ def trial_result(evidence: Evidence, own: OwnAnalysis) -> TrialResult:
         emulated=evidence.served.emulated,
         stand_ins=evidence.served.stand_ins,
         function=function.described if function else "",
+        function_metrics=evidence.collection.metrics if evidence.collection else None,
         incomplete=failure is not None,
         failure=failure,
         accounting=measured,

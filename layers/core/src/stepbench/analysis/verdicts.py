@@ -52,6 +52,7 @@ _COMPARED = frozenset(
         "unrecorded",
         "watch_gap",
         "unpaired_events",
+        "throttled",
         "rate_not_found",
         "utilisation_missed",
         "other_sandbox",

@@ -38,7 +38,7 @@ from stepbench.contracts.findings import (
     SlowSpells,
     StoppedPhase,
 )
-from stepbench.contracts.invocations import Invocations
+from stepbench.contracts.invocations import FunctionMetrics, Invocations
 from stepbench.contracts.measures import Latency, WindowResult
 from stepbench.contracts.thresholds import Judge, ThresholdResult
 from stepbench.contracts.transfer.plan import PublishedTransfer
@@ -98,6 +98,7 @@ class Caveat(Contract):
         "handler_errors",
         "never_processed",
         "processed_twice",
+        "throttled",
     ]
     text: str
     remedy: str
@@ -211,6 +212,9 @@ class TrialSummary(Contract):
     )
     repeat: int = Field(default=0, ge=0, description="Number within the group, from 0.")
     function: str = Field(default="", description="Of a measured function: its name, or its handler.")
+    function_metrics: FunctionMetrics | None = Field(
+        default=None, description="Of a measured function, by CloudWatch; None where that has none, as on emulators."
+    )
     removed: tuple[str, ...] = Field(default=(), description="What its tear-down has removed from the store.")
     point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
     transfers: TransferFindings | None = Field(default=None, description="Of the experiment `transfer` only.")

@@ -4,8 +4,8 @@ Task `CollectLogs`: the REPORT lines of the trial's functions, page by page, int
 The receiver's log is read minute by minute: above 100,000 invocations only every n-th minute. Where the plan's `log_t4`
 asks for it, the arrivals that receivers or watchers printed are collected beside them, every minute of them; of
 transfers the reads that their processes printed, functions and tasks. Logs come late, so all are read again until there
-is a line for everything that was recorded, for 5 minutes at most. Last, the trial's messages are taken from the
-on-failure queues (`stages.refused_deliveries`).
+is a line for everything that was recorded, for 5 minutes at most. Then CloudWatch is asked once for the metrics of a
+measured function's copy. Last, the trial's messages are taken from the on-failure queues (`stages.refused_deliveries`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialRef, TrialSpec
 from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput, PreparedTarget
+from stepbench.drivers.receivers.metrics import read_function_metrics
 from stepbench.drivers.receivers.source import copy_name
 from stepbench.experiments.registry import experiment_of
 from stepbench.records.formats.second_sources import PATTERN, LogCollection, ReportPage, parse_reports
@@ -28,6 +29,7 @@ from stepbench.stages.log_pages import PAGE_EVENTS, read_page
 from stepbench.stages.refused_deliveries import collect_refused
 
 if TYPE_CHECKING:
+    from stepbench.contracts.invocations import FunctionMetrics
     from stepbench.experiments.protocol import Logs
     from stepbench.services import Services
 
@@ -160,9 +162,23 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
     if measured:
         take_in(spec, services, anew=True)
         collection = _compare(task.ref, cursor, logs, services)
+        collection = collection.model_copy(update={"metrics": _read_metrics(spec, cursor, collection, services)})
     collect_refused(task.ref, services)
     services.runs.put_model(layout.trial_key(task.ref, "logs/collection.json"), collection)
     return CollectLogsOutput(done=True, token="")
+
+
+def _read_metrics(
+    spec: TrialSpec, cursor: _Cursor, collection: LogCollection, services: Services
+) -> FunctionMetrics | None:
+    """Return what CloudWatch has of the copy by now; None on emulators."""
+    if services.settings.emulator:
+        return None
+    name = copy_name(spec.tag, services.settings.function_prefix)
+    span_s = cursor.from_ms // 1_000, services.clock.now_ns() // 1_000_000_000
+    streamed = spec.plan.target.delivers_batches
+    found = read_function_metrics(services.aws, name, span_s, streamed=streamed)
+    return found.model_copy(update={"recorded": collection.expected})
 
 
 def _resume(token: str) -> _Cursor | None:

@@ -27,6 +27,7 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterable[Caveat]], ...] = (
     accounting.find_lost_events,
     handler.find_never_processed,
     handler.find_handler_errors,
+    handler.find_throttles,
     accounting.find_leaked_events,
     accounting.find_unrecorded_events,
     lambda _evidence, findings: findings.own.unrecorded,

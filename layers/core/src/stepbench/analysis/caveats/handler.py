@@ -10,7 +10,7 @@ import numpy as np
 from stepbench.analysis.handler import FURTHER_APART, given_up, measured_failures
 from stepbench.analysis.windows import windows_with
 from stepbench.contracts.result import Caveat
-from stepbench.digits import count, counted
+from stepbench.digits import count, counted, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,6 +61,22 @@ def _describe_errors(errors: Mapping[str, int]) -> str:
     others = sum(islice(errors.values(), _SHOWN, None))
     more = f", and {count(others)} of {counted(len(errors) - _SHOWN, 'other type')}" if others else ""
     return f"{counted(sum(errors.values()), 'invocation')} of the measured function failed ({names}{more})"
+
+
+def find_throttles(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report invocations of the measured function that Lambda refused for want of concurrency."""
+    metrics, function = evidence.collection and evidence.collection.metrics, evidence.spec.offered.target.function
+    if function is None or not metrics or not metrics.throttles:
+        return
+    text = (
+        f"Lambda throttled the measured function {counted(metrics.throttles, 'time')} up to {moment(metrics.until)}, "
+        "when CloudWatch's values end: no concurrency was left for an invocation. Events waited for the next try, and "
+        "their latencies have that wait in them."
+    )
+    reserved = f"target.function.reserved_concurrency ({function.reserved_concurrency} at present)"
+    account = "the account's concurrency, or reserve some of it (target.function.reserved_concurrency)"
+    limit = reserved if function.reserved_concurrency else account
+    yield Caveat(kind="throttled", text=text, remedy=f"Raise {limit}; or offer fewer a second.")
 
 
 def find_platform_times(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:

@@ -29,6 +29,9 @@ _HANDLER_COUNTS = (
     *("arrived", "processed", "failed_in_handler", "failed_once", "processed_twice", "given_up"),
     *("invocations", "partly_failed", "never_ended", "cold_starts", "most_at_once"),
 )
+_METRICS = dict.fromkeys(("invocations", "throttles", "dropped"), "count") | dict.fromkeys(
+    ("oldest_event_ms", "most_at_once"), "max"
+)
 JUDGED = "judged"
 """What CSV calls the measure that the run is judged by; which one it is stands in place of the statistic."""
 POINTS = ("min", "mean", "max")
@@ -113,6 +116,7 @@ def _csv_rows(summary: RunSummary) -> Iterator[Row]:
                 yield {**of, "statistic": statistic, "value": getattr(times, statistic)}
         yield from _handler_rows(row)
     yield from _dataflow_rows(summary)
+    yield from _metrics_rows(summary)
     yield from _cost_rows(summary)
     for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
         if not trial.windows:
@@ -132,6 +136,17 @@ def _handler_rows(row: WindowRow) -> Iterator[Row]:
     for kind, measure, value in counts:
         statistic = "p50" if measure.endswith("_s") else "count"
         yield {**_window_cells(row), "kind": kind, "measure": measure, "statistic": statistic, "value": value}
+
+
+def _metrics_rows(summary: RunSummary) -> Iterator[Row]:
+    """Yield what CloudWatch had of measured functions; the reason is up to when, or why there is nothing."""
+    for trial in summary.trials:
+        if (found := trial.function_metrics) is None:
+            continue
+        reason = f"until {found.until}" if found.until else found.reason or "no value yet"
+        of: Row = {**_trial_cells(trial), "kind": "cloudwatch", "reason": reason}
+        for measure, statistic in _METRICS.items():
+            yield {**of, "measure": measure, "statistic": statistic, "value": getattr(found, measure)}
 
 
 def _dataflow_rows(summary: RunSummary) -> Iterator[Row]:

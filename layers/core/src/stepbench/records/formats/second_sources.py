@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.identity import UNRESOLVED_PHASE, EventId, parse_event_id
+from stepbench.contracts.invocations import FunctionMetrics
 from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.deliveries import parse_delivery
@@ -84,6 +85,8 @@ class LogCollection(Contract):
     """Another run held a target between the trial's lease and the collection's end: it is in the same logs."""
     others: tuple[str, ...] = ()
     """In place of `shared`, of earlier versions: those runs."""
+    metrics: FunctionMetrics | None = None
+    """Of a measured function's copy; None on emulators, which have none."""
 
 
 def parse_report(message: str) -> ReportLine | None:
