@@ -241,6 +241,13 @@ def test_rules_at_every_depth_are_asked_at_once() -> None:
     ]  # fmt: skip
 
 
+def test_a_name_of_digits_is_no_place_in_a_list() -> None:
+    """The path of a variable called 1 was one of a list, where nothing stands."""
+    function = {"name": "orders", "variables": {"1": "first"}}
+    (problem,) = problems_of_plan(plan(target={"store": "dynamodb", "function": function}))
+    assert (problem.path, problem.value) == ("trials[0].target.function.variables.1", '"first"')
+
+
 def test_a_rule_that_makes_no_sense_behind_another_is_not_asked() -> None:
     """Without a length there is no end that a window could lie after, and no number of events to be too large."""
     windows = [{"name": "w", "from_s": 0, "to_s": 9}]

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from stepbench.services import Services
 
 CHECKSUM = "x-amz-checksum-sha256"
-
-
 MOST_OF_A_FORM = 4 * 1024 * 1024
 """Of a file that comes with a form: Lambda takes 6 MB as text, in which bytes are a third longer."""
 

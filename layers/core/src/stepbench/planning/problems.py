@@ -26,8 +26,8 @@ _LOGIN = re.compile(r'[^\s/",:]*:[^\s",]*@')
 _LOOKED_AT = 1_000
 """So much of a value is searched for logins: that takes time by the square of its length, and more is not shown."""
 _ABSENT = object()
-_STEP = re.compile(r"[^.\[\]]+")
-"""A step of the paths that our own rules name, such as `phases[1].load`."""
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+"""A step of the paths that our own rules name, such as `phases[1].load`: a place in a list, or a name, even `1`."""
 UNSUPPORTED_STORES = ("efs", "eventbridge", "kinesis", "sns", "sqs")
 """Names of AWS services that a plan's author might expect, and that Stepbench does not measure yet."""
 LONGEST_VALUE = 80
@@ -95,7 +95,7 @@ def rule_problems(broken: Iterable[BrokenRule], document: dict[str, Any]) -> lis
 
 
 def _rule_problem(above: tuple[str | int, ...], rule: BrokenRule, document: dict[str, Any]) -> Problem:
-    below = (int(name) if name.isdigit() else name for name in _STEP.findall(rule.at))
+    below = (int(place) if place else name for place, name in _STEP.findall(rule.at))
     steps = (*above, *below)
     found = shown_at(document, steps)
     return Problem(path=path_text(steps), value=found, message=rule.message, remedy=rule.remedy)
