@@ -104,6 +104,13 @@ def test_a_streams_retries_are_of_the_event_that_failed(planted: list[Planted]) 
     Truth(planted, stream_attempts=3).check()
 
 
+def test_of_events_that_fail_together_none_is_taken_for_given_up() -> None:
+    """Each failed once of two times. Were one taken for given up, the last start would contradict the first pair."""
+    failing = Planted(100, (20, 60), failures=1), Planted(1, (25, 140), failures=1)
+    found = Truth([Planted(0, (5,)), *failing], stream_attempts=2).pair()
+    assert found.unpaired.tolist() == [1, 2]
+
+
 def _apart(count: int, delay_ms: float, gap_ms: float = 100) -> list[Planted]:
     return [Planted(gap_ms, (delay_ms,)) for _ in range(count)]
 
