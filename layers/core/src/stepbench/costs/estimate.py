@@ -190,13 +190,11 @@ def results_writes(trial: TrialPlan, offering_s: float, delivered: int, batches:
 
 def log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int) -> float:
     """Return what invocations and logged arrivals write into the log; a measured function prints all of its own."""
-    function = trial.target.function
+    platform_bytes, function = invocations * LOG_BYTES_PER_INVOCATION, trial.target.function
     if function is not None:
-        printed = batches * PRINTED_BYTES[function.records] + delivered * LINES_ENTRY_BYTES
-    else:
-        share = {"all": 1.0, "sample": 1 / SAMPLE_EVERY, "none": 0.0}[trial.log_t4]
-        printed = share * (batches * T4_LINE_BYTES + delivered * T4_LOGGED_ENTRY_BYTES)
-    return invocations * LOG_BYTES_PER_INVOCATION + printed
+        return platform_bytes + batches * PRINTED_BYTES[function.records] + delivered * LINES_ENTRY_BYTES
+    share = {"all": 1.0, "sample": 1 / SAMPLE_EVERY, "none": 0.0}[trial.log_t4]
+    return platform_bytes + share * (batches * T4_LINE_BYTES + delivered * T4_LOGGED_ENTRY_BYTES)
 
 
 def _transitions(trial: TrialPlan, assumed: Assumptions) -> int:
