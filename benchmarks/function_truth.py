@@ -2,6 +2,7 @@
 Whether the stamps of measured functions are what the functions themselves saw, and every delivery is counted.
 
     python -m benchmarks.function_truth [--stores s3 dynamodb postgresql] [--runtimes python nodejs] [--events 300]
+        [--records table]
 
 Three handlers, which send what they saw to this program: one that does nothing, one of 50 ms ± 20 with
 1 % errors, and, on DynamoDB, one that declines some records of a batch once. Each is run by the command line as a
@@ -97,11 +98,13 @@ class Case(NamedTuple):
     store: str
     runtime: str
     handler: str
+    records: str = "log"
 
     def plan(self, folder: Path, port: int, events: int) -> dict[str, Any]:
         """Return the plan of its run."""
         runtime = CODE[self.runtime][2]
         function = {"code": str(folder), "handler": f"app.{self.handler}", "attempts": 3, "timeout_s": 20}
+        function |= {"records": self.records}
         function |= {"variables": {"TRUTH": str(port)}} | ({"runtime": runtime} if runtime else {})
         rate = 50 if self.handler == "partial" else 10
         load = [{"rate_per_s": rate, "count": events}]
@@ -204,12 +207,13 @@ def main() -> None:
         "--handlers", nargs="+", choices=["fast", "slow", "partial"], default=["fast", "slow", "partial"]
     )
     parser.add_argument("--events", type=int, default=300)
+    parser.add_argument("--records", choices=["log", "table"], default="log", help="where the layer's lines go")
     options = parser.parse_args()
     for runtime in options.runtimes:
         for store in options.stores:
             for handler in options.handlers:
                 if handler != "partial" or store == "dynamodb":
-                    found = run(Case(store, runtime, handler), options.events)
+                    found = run(Case(store, runtime, handler, options.records), options.events)
                     print(json.dumps({"case": f"{store} {runtime} {handler}", **found}), flush=True)
 
 

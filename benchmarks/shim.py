@@ -12,8 +12,10 @@ time (t5 - t4) holds of the layer is its time for a handler that does nothing.
 from __future__ import annotations
 
 import itertools
+import socketserver
 import statistics
 import tempfile
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -42,6 +44,7 @@ WARM, QUICK_WARM = 2_000, 100
 COLD, QUICK_COLD = 15, 3
 P99 = 0.99
 ONE, MANY = 1, 100
+PRINTED = "lines in the log"
 NOTHING = '#!/bin/sh\nexec "$@"\n'
 
 
@@ -57,13 +60,27 @@ class Setting(NamedTuple):
 _NUMBERS = itertools.count()
 
 
-def open_sandbox(setting: Setting) -> Sandbox:
-    """Start a new sandbox."""
+class Table(socketserver.StreamRequestHandler):
+    """Stands for a results table that answers at once."""
+
+    def handle(self) -> None:
+        """Answer every request of a connection."""
+        while line := self.rfile.readline():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+            elif line == b"\r\n":
+                self.rfile.read(length)
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+
+def open_sandbox(setting: Setting, place: str = "") -> Sandbox:
+    """Start a new sandbox; with a place, its lines go there."""
     code = setting.folder / f"code-{next(_NUMBERS)}"
     layers = [layer(setting.archive, setting.wrapper)]
     config = {"runtime": setting.runtime, "layers": layers}
     sandbox = new_sandbox(code, HANDLERS[setting.runtime], setting.folder / setting.wrapper, **config)
-    variables = {"STEPBENCH_TRIAL": REF.tag, "STEPBENCH_IDENTITY": "value"}
+    variables = {"STEPBENCH_TRIAL": REF.tag, "STEPBENCH_IDENTITY": "value", "STEPBENCH_RESULTS_TABLE": place}
+    variables |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
     return start(sandbox, AWS_LAMBDA_EXEC_WRAPPER=f"/opt/{setting.wrapper}", **variables)
 
 
@@ -133,9 +150,24 @@ def cases_of(runtime: str, archive: bytes, folder: Path, asked: argparse.Namespa
         yield Case(name=f"{runtime}, warm, batch of {batch}", peer=peer, figures=(*figures, *shares))
         for sandbox in sandboxes:
             sandbox.stop()
+    yield table_case(settings[0], asked.rounds, warm)
     own, other = (partial(cold_ms, setting, event_of(ONE), cold) for setting in settings)
     figures = rounds.compare([Measure("p50", "ms"), Measure("most", "ms")], own, other, asked.rounds)
     yield Case(name=f"{runtime}, cold", peer=peer, figures=figures)
+
+
+def table_case(setting: Setting, number: int, count: int) -> Case:
+    """Measure lines that go into the results table beside lines that are printed."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Table) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        sandboxes = [open_sandbox(setting, place) for place in (f"http://127.0.0.1:{server.server_address[1]}/t", "")]
+        own, other = (partial(warm_us, sandbox, event_of(ONE), count) for sandbox in sandboxes)
+        figures = rounds.compare([Measure("p50", "µs"), Measure("p99", "µs")], own, other, number)
+        for sandbox in sandboxes:
+            sandbox.stop()
+        server.shutdown()
+    return Case(name=f"{setting.runtime}, warm, lines into a table that answers at once", peer=PRINTED, figures=figures)
 
 
 def measure(asked: argparse.Namespace) -> command.Found:

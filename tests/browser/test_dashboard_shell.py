@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import threading
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
+from playwright.sync_api import FilePayload, expect
 from tests.chromium import chromium, new_context
 from tests.samples.services import MemoryServices
 
@@ -55,8 +58,10 @@ class Gateway(BaseHTTPRequestHandler):
             return
         context = {**EVENT["requestContext"], "http": {**EVENT["requestContext"]["http"], "method": self.command}}
         context["authorizer"] = {"jwt": {"claims": {"sub": "me", "team": "shop"}}} if known else {}
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-        event = {**EVENT, "rawPath": parts.path, "rawQueryString": parts.query, "body": body, "requestContext": context}
+        body = base64.b64encode(self.rfile.read(int(self.headers.get("Content-Length", 0)))).decode()
+        event = {**EVENT, "rawPath": parts.path, "rawQueryString": parts.query, "requestContext": context}
+        event |= {"body": body, "isBase64Encoded": True}
+        event["headers"] = {**EVENT["headers"], "content-type": self.headers.get("Content-Type", "")}
         context["http"]["path"] = parts.path
         event["queryStringParameters"] = dict(parse_qsl(parts.query))
         with ONE_EVENT:
@@ -160,7 +165,7 @@ def test_a_form_is_sent_with_the_token(page: Page, memory: MemoryServices) -> No
     page.get_by_role("link", name="Runs", exact=True).click()
     page.get_by_label("Preset").select_option("quick-unloaded-s3")
     page.locator("[data-outcome] .kept").wait_for()
-    page.get_by_role("button", name="Start", exact=True).click()
+    page.locator("#start").get_by_role("button", name="Start", exact=True).click()
     page.locator("main[data-state=submitted]").wait_for()
     started = page.locator("main").get_attribute("data-run")
     assert started in {run.run_id for run in memory.services.register.page(RunQuery(team="shop")).runs}
@@ -177,6 +182,42 @@ def test_the_filter_goes_with_the_address(page: Page) -> None:
     page.locator("#runs tr[data-state=submitted]").wait_for(state="detached")
     page.go_back()
     page.locator("#runs tr[data-state=submitted]").wait_for()
+
+
+def test_ones_own_function_is_measured_from_the_first_page(page: Page, memory: MemoryServices) -> None:
+    """The name is asked for; rows are stored when their file is chosen, and what the copy does is said before."""
+    page.get_by_role("link", name="Your function").click()
+    form = page.locator("#own-form")
+    plan, outcome = form.get_by_label("The plan, as JSON"), form.locator("[data-outcome]")
+    plan.press_sequentially(" ")
+    outcome.get_by_text("is to be replaced by the name of your own function").wait_for()
+    plan.fill(plan.input_value().replace("YOUR-FUNCTION", "orders"))
+    outcome.get_by_text("A copy of orders is invoked").wait_for()
+    rows = FilePayload(name="orders.csv", mimeType="text/csv", buffer=b"order,total\n1,9.5\n")
+    form.get_by_label("Rows of your own").set_input_files([rows])
+    expect(plan).to_have_value(re.compile('"key": "values/'))
+    key = json.loads(plan.input_value())["trials"][0]["record"]["values"]["key"]
+    assert memory.services.runs.find_bytes(key) == rows["buffer"]
+    outcome.locator(".kept").wait_for()
+    form.get_by_role("button", name="Start", exact=True).click()
+    page.locator("main[data-state=submitted]").wait_for()
+    started = page.locator("main").get_attribute("data-run")
+    assert {run.plan for run in memory.services.register.page(RunQuery(team="shop")).runs if run.run_id == started} == {
+        "your-function"
+    }
+
+
+def test_a_file_of_rows_that_is_wrong_is_told_and_stays_chosen(page: Page) -> None:
+    """By row and column; a larger one is not sent at all, since API Gateway's own refusal would say nothing."""
+    page.get_by_role("link", name="Your function").click()
+    form = page.locator("#own-form")
+    for name, content, said in (
+        ("orders.txt", b"1", "has no format of rows"),
+        ("orders.jsonl", b"x" * (4 * 1024 * 1024 + 1), "The file is larger than 4 MB"),
+    ):
+        file = FilePayload(name=name, mimeType="text/plain", buffer=content)
+        form.get_by_label("Rows of your own").set_input_files([file])
+        form.locator("[data-outcome]").get_by_text(said).wait_for()
 
 
 @pytest.mark.parametrize("path", ["/runs", "/dashboard/../runs", "//x/../runs", "/x/%2e%2e/runs", "runs", "\\runs"])

@@ -13,6 +13,7 @@ import pytest
 from botocore.credentials import Credentials
 from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import ROOT, TASKS, UP_LIMIT_S, Deployment
+from tests.end_to_end.own_function import OwnFunction
 
 from stepbench_tools.local.deploy import exclusive_lock
 from stepbench_tools.local.emulator.server import DECISIONS, TASKS_AT_ONCE
@@ -54,6 +55,15 @@ def deployment(installed: Path) -> Iterator[Deployment]:
         assert down.code == 0, down.stderr
         assert await_end(children, 0) == []
         assert [each.pid for each in processes if each.find()] == []
+
+
+@pytest.fixture(scope="session")
+def own(deployment: Deployment) -> OwnFunction:
+    """Return a function of somebody's beside the stack, which may measure it."""
+    own = OwnFunction(deployment.stack)
+    own.deploy()
+    own.allow()
+    return own
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from typing import Any
 import psutil
 import psycopg
 
+from stepbench.contracts.function import PACKAGES
 from stepbench.contracts.identity import trial_tag
+from stepbench.drivers.receivers.source import COPIES, copy_name
 from stepbench.records.storage import layout
 from stepbench_tools.local.emulator.server import DECISIONS
 from stepbench_tools.local.stack import BENCHMARK, DATAFLOW, TRIAL, Stack, local_stack
@@ -75,6 +77,12 @@ class Deployment:
     def environ(self) -> dict[str, str]:
         """Return the environment of commands: their home is ours."""
         return {**os.environ, **self.variables, "STEPBENCH_HOME": str(self.home)}
+
+    def as_account(self) -> Deployment:
+        """Return the same, for commands to whom the emulator is an account with a deployed stack."""
+        keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+        found = {**keys, "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": self.endpoint("emulator")}
+        return replace(self, variables={**self.variables, **found})
 
     @property
     def state(self) -> EnvironmentState:
@@ -130,12 +138,17 @@ class Deployment:
             return finish(process)
 
     @contextmanager
-    def running(self, plan: dict[str, Any], **streams: Any) -> Iterator[subprocess.Popen[str]]:  # noqa: ANN401 -- `Popen`'s
+    def running(
+        self,
+        plan: dict[str, Any],
+        *options: str,
+        **streams: Any,  # noqa: ANN401 -- `Popen`'s
+    ) -> Iterator[subprocess.Popen[str]]:
         """Start a plan, on `streams` instead of pipes; whatever happens to the test, the command ends with it."""
         path = self.out / f"{plan['name']}.json"
         path.write_text(json.dumps(plan))
         process = subprocess.Popen(
-            [self.program, "run", path, "--json", "--no-floors", "--out", self.out],
+            [self.program, "run", path, "--json", "--no-floors", "--out", self.out, *options],
             env=self.environ,
             cwd=ROOT,
             text=True,
@@ -223,6 +236,21 @@ def _account(stack: Stack) -> dict[str, Any]:
         "executions": [execution["executionArn"] for answer in listed for execution in answer["executions"]],
         "leases": stack.table.leases(),
         "queue": stack.register.queue(),
+        **_copies(stack),
+    }
+
+
+def _copies(stack: Stack) -> dict[str, Any]:
+    """Return what is there of copies of measured functions, and the values of variables that a plan keeps in a file."""
+    prefix = copy_name("", stack.name)
+    functions = stack.aws("lambda").get_paginator("list_functions").paginate()
+    names = (function["FunctionName"] for page in functions for function in page["Functions"])
+    groups = stack.aws("logs").describe_log_groups(logGroupNamePrefix=f"/aws/lambda/{prefix}")["logGroups"]
+    return {
+        "copies": [name for name in names if name.startswith(prefix)],
+        "logs of copies": [group["logGroupName"] for group in groups],
+        "copied code": [*stack.runs.keys(COPIES)],
+        "private variables": [key for key in stack.runs.keys(PACKAGES) if key.endswith(".variables.json")],
     }
 
 

@@ -78,7 +78,7 @@ def followed(deployment: Deployment) -> Iterator[Followed]:
         base = page.url.rstrip("/")
         refused = _type(page, "trials[0].phases[0].nothing=1", ".missed")
         checked = _type(page, SHORT, ".kept")
-        page.get_by_role("button", name="Start", exact=True).click()
+        page.locator("#start").get_by_role("button", name="Start", exact=True).click()
         a = _run_id(page)
         page.evaluate(RECORD)
         other = context.new_page()
@@ -106,14 +106,14 @@ def followed(deployment: Deployment) -> Iterator[Followed]:
 def _type(page: Page, changes: str, outcome: str) -> str:
     page.get_by_label("Preset").select_option(PRESET)
     page.get_by_label(re.compile("^Changes")).fill(changes)
-    page.locator(f"[data-outcome] {outcome}").wait_for()
-    return page.locator("[data-outcome]").inner_text()
+    page.locator(f"#start [data-outcome] {outcome}").wait_for()
+    return page.locator("#start [data-outcome]").inner_text()
 
 
 def _start(page: Page, base: str) -> str:
     page.goto(f"{base}/")
     _type(page, SHORT, ".kept")
-    page.get_by_role("button", name="Start", exact=True).click()
+    page.locator("#start").get_by_role("button", name="Start", exact=True).click()
     return _run_id(page)
 
 
@@ -231,8 +231,8 @@ def test_it_is_whole_without_a_script(followed: Followed) -> None:
         page.get_by_label("Preset").select_option(PRESET)
         page.get_by_label(re.compile("^Changes")).fill(SHORT)
         page.get_by_role("button", name="Check only").click()
-        assert "1 trial, 70 events" in page.locator("[data-outcome]").inner_text()
-        page.get_by_role("button", name="Start", exact=True).click()
+        assert "1 trial, 70 events" in page.locator("#start [data-outcome]").inner_text()
+        page.locator("#start").get_by_role("button", name="Start", exact=True).click()
         run = _run_id(page)
         page.get_by_text("Stop this run").click()
         page.get_by_role("button", name="Stop it and tear down").click()

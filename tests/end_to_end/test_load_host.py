@@ -61,8 +61,5 @@ def test_without_a_host_the_trial_says_so_before_any_load(deployment: Deployment
 
 def _run_there(deployment: Deployment, path: Any) -> Finished:  # noqa: ANN401 -- a path
     """Run as on a deployed stack, whose load host is nobody's business but its owner's."""
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
-    variables = {**deployment.variables, **keys, "AWS_DEFAULT_REGION": "us-east-1"}
-    variables["AWS_ENDPOINT_URL"] = deployment.endpoint("emulator")
-    there = Deployment(deployment.home, deployment.out, variables)
-    return there.command("run", path, "--stack", deployment.state.stack, "--json", "--out", deployment.out)
+    command = ("run", path, "--stack", deployment.state.stack, "--json", "--out", deployment.out)
+    return deployment.as_account().command(*command)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import (
     INVENTORY_S,
     MEASURED_ATTEMPT,
-    ROOT,
     TO_BE_STOPPED,
     Deployment,
     finish,
@@ -27,9 +24,10 @@ from tests.end_to_end.deployment import (
     started_attempts,
     wait_for,
 )
+from tests.end_to_end.own_function import NAME, OwnFunction
 from tests.samples.dags import SMALL, dataflow_trial
 from tests.samples.roles import Roles
-from tests.samples.second_opinion import SecondOpinion
+from tests.samples.second_opinion import SecondOpinion, ask_emulator
 from tests.samples.service_calls import service_calls
 
 from stepbench_tools.local.stack import BENCHMARK
@@ -37,8 +35,7 @@ from stepbench_tools.local.stack import BENCHMARK
 RUNS_LIMIT_S = 500
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(RUNS_LIMIT_S + 200), pytest.mark.nightly("permissions")]
 
-JUDGE = Path(__file__).with_name("judge_permissions.py")
-PYTHON = ROOT / ".stepbench/venvs/emulator/bin/python"
+FUNCTION = {"name": NAME, "attempts": 1, "reserved_concurrency": 2}
 Json = dict[str, Any]
 
 
@@ -70,6 +67,8 @@ def _trials() -> list[Json]:
          "choice": "each", "transfers": 2, "dataset": "permissions"},
         {**dataflow_trial(SMALL), "name": "dags", "drain_limit_s": 60,
          "phases": [{"name": "serial", "closed": {"clients": 1, "operations": 2, "duration_s": 60}}]},
+        *({"name": f"own-{store}", "target": {"store": store, "function": FUNCTION}, "phases": [steady]}
+          for store in ("s3", "dynamodb")),
         {"name": "items", "experiment": "operations", "target": {"store": "dynamodb"},
          "workload": {**products, "record": {"shape": "product"}}, "phases": closed},
     ]  # fmt: skip
@@ -79,7 +78,9 @@ def _use_api(deployment: Deployment) -> None:
     """Ask for everything that the API answers, of a run that is stopped and of one in the queue behind it."""
     api = ApiClient(deployment)
     running, waiting = (
-        api.call("POST", "/runs", {"plan": plan(f"api-{name}", "s3", measured=TO_BE_STOPPED)}).body["run_id"]
+        api.call("POST", "/runs", {"plan": plan(f"api-{name}", "s3", measured=TO_BE_STOPPED, function=FUNCTION)}).body[
+            "run_id"
+        ]
         for name in "ab"
     )
     assert wait_for(lambda: (api.call("GET", f"/runs/{running}").body["progress"] or {}).get("sent", 0) > 0)
@@ -107,7 +108,7 @@ def _refuse_and_sweep(deployment: Deployment) -> None:
 
 
 @pytest.fixture(scope="module")
-def calls(deployment: Deployment) -> list[Json]:
+def calls(deployment: Deployment, own: OwnFunction) -> list[Json]:
     """Run what takes every path, abort a run as from the console, and return what was asked for in a role's name."""
     with deployment.running({"name": "permissions", "trials": _trials()}) as process:
         finished = finish(process, RUNS_LIMIT_S)
@@ -126,6 +127,7 @@ def calls(deployment: Deployment) -> list[Json]:
         finish(process)
     _use_api(deployment)
     _refuse_and_sweep(deployment)
+    assert own.changes() == {}
     return [json.loads(line) for line in deployment.decisions.read_text().splitlines()]
 
 
@@ -162,11 +164,7 @@ def asked(roles: Roles, calls: list[Json]) -> Json:
 @pytest.fixture(scope="module")
 def judged(asked: Json) -> Json:
     """Return what the emulator's evaluator says of all calls, and of the policies."""
-    done = subprocess.run(
-        [PYTHON, JUDGE], input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=120
-    )
-    found: Json = json.loads(done.stdout)
-    return found
+    return ask_emulator(asked)
 
 
 def test_nothing_that_was_asked_for_is_refused(calls: list[Json], judged: Json) -> None:

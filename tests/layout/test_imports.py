@@ -244,7 +244,7 @@ def test_the_charts_sources_need_no_library_but_their_own() -> None:
     """They are run when the layer is built, beside Altair alone, on a machine that has nothing of ours installed."""
     names = {imported for module, imports in _modules() if module.startswith("charts/") for imported in imports}
     own = {name for name in names if _floor(name) and not name.startswith("charts/")}
-    assert own == {f"report/{name}" for name in ("BOX_QUANTILES", "BOX_ROW_PX", "MATRIX_ROW_PX", "SHARE_ROW_PX")}
+    assert own == {"report/BOX_QUANTILES", *(f"report/{name}_ROW_PX" for name in ("BOX", "MATRIX", "SHARE", "SIDES"))}
     assert list(_imports(ast.parse((PACKAGE / "report/__init__.py").read_text()))) == []
 
 
@@ -270,7 +270,7 @@ def test_nothing_is_called_utils() -> None:
     assert [module for module, _ in _modules() if module.split("/")[-1] in banned] == []
 
 
-LIMIT_BYTES = 29 * 128 * 1024
+LIMIT_BYTES = 30 * 128 * 1024
 """Unzipped, without libraries: little more than it takes with four experiments and functions of the user's own."""
 
 

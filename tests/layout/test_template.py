@@ -134,7 +134,7 @@ def test_the_template_reads_as_a_run_goes() -> None:
     entries = ["ReceiveEventsFunction", "SweepTargetsFunction", "Schedule", "HttpApiFunction", "NetworkStack"]
     expected = ["ResultsTable", "CoreLayer", "ReadTrialPolicy", *called, *machines, *entries]
     assert [name for name in TEMPLATE["Resources"] if name in expected] == expected
-    assert len((ROOT / "template.yaml").read_text("utf-8").splitlines()) <= 1_850
+    assert len((ROOT / "template.yaml").read_text("utf-8").splitlines()) <= 1_870
 
 
 def test_an_update_finds_what_holds_data() -> None:

@@ -94,7 +94,7 @@ def test_a_network_for_transfers_alone_costs_nothing_by_the_hour() -> None:
     assert needing == [{"Condition": "WithNetwork"}, {"Condition": "WithLoadHost"}]
     bodies = NETWORK["Resources"].values()
     billed = [each for each in bodies if each.get("Properties", {}).get("VpcEndpointType") == "Interface"]
-    assert {each["Condition"] for each in billed} == {"WithEndpoints", "WithAurora", "WithSystemsManager"}
+    assert {each["Condition"] for each in billed} == {"WithEndpoints", "WithAurora", "WithSystemsManager", "WithLogs"}
     assert RESOURCES["NetworkStack"]["Properties"]["Parameters"]["SystemsManager"] == {
         "Fn::If": ["WithCassandra", "true", "false"]
     }

@@ -26,6 +26,11 @@ _ARNS = {
     MACHINE: f"arn:aws:states:{REGION}:{ACCOUNT}:stateMachine:{{}}",
 }
 _REFERENCE_IS_ARN = {MACHINE}
+OWN_FUNCTION, OWN_ROLE = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:orders", f"arn:aws:iam::{ACCOUNT}:role/orders"
+"""The one function that plans may measure, and its role: see `tests.end_to_end.own_function`."""
+MEASURED = "MeasuredFunction"
+"""Stands for the role of a function that is measured, to which its owner has attached `MeasuringPolicy`."""
+_PARAMETERS = {"MeasuredFunctions": [OWN_FUNCTION], "MeasuredRoles": [OWN_ROLE]}
 _PSEUDO = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::URLSuffix": "amazonaws.com"}
 _NOTHING = object()
 
@@ -59,7 +64,7 @@ class Roles:
 
     def attached(self) -> dict[str, list[str]]:
         """Return the names of the policies that each function, machine or role has."""
-        found = {}
+        found = {MEASURED: ["MeasuringPolicy"]}
         for name, resource in self.template["Resources"].items():
             if resource["Type"] in _OWN_ROLE:
                 properties = resource["Properties"]
@@ -124,6 +129,8 @@ class Roles:
             return self.stack
         if name in _PSEUDO:
             return _PSEUDO[name]
+        if name in _PARAMETERS:
+            return _PARAMETERS[name]
         if name in self.template["Resources"]:
             kind = self.template["Resources"][name]["Type"]
             return self.arn(name) if kind in _REFERENCE_IS_ARN else self._physical(name)

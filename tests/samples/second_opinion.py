@@ -1,5 +1,5 @@
 """
-What iamprover says of a call: a second reading of IAM's rules, by a solver, beside the emulator's.
+What iamprover says of a call: a second reading of IAM's rules, by a solver, beside the emulator's, which is asked, too.
 
 To it a condition on a key that a request does not name may hold, so each key that a policy names is given its value in
 the request, or none. It takes conditions with an operator that it does not know to hold: none of ours may have one.
@@ -7,6 +7,9 @@ the request, or none. It takes conditions with an operator that it does not know
 
 from __future__ import annotations
 
+import json
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import z3
@@ -21,6 +24,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ACTION, RESOURCE = z3.String("asked action"), z3.String("asked resource")
+
+
+ROOT = Path(__file__).parents[2]
+JUDGE = ROOT / "tests/end_to_end/judge_permissions.py"
+EMULATOR_PYTHON = ROOT / ".stepbench/venvs/emulator/bin/python"
+OF_EACH = "ForAllValues:"
+"""Before an operator on a key of several values, of which our calls have one."""
+
+
+def ask_emulator(asked: Json) -> Json:
+    """Return what the emulator's evaluator says of calls, and of policies: see `judge_permissions.py`."""
+    command = [EMULATOR_PYTHON, JUDGE]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=300)
+    found: Json = json.loads(done.stdout)
+    return found
 
 
 class SecondOpinion:
@@ -58,7 +76,7 @@ class SecondOpinion:
 
 def _statement(given: Json) -> Statement:
     conditions = [
-        Condition(operator, key, [str(value) for value in listed(values)])
+        Condition(operator.removeprefix(OF_EACH), key, [str(value) for value in listed(values)])
         for operator, tests in given.get("Condition", {}).items()
         for key, values in tests.items()
     ]

@@ -10,8 +10,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.samples.roles import ACCOUNT, REGION
+from tests.samples.roles import ACCOUNT, MEASURED, OWN_ROLE, REGION
 from tests.statemachines.conftest import load_machine
+
+from stepbench.drivers.receivers.source import copy_name, needed_rights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,6 +39,7 @@ def service_calls(roles: Roles) -> list[Call]:
     found = [*_streams(roles), *_machines(roles), *_autoscaling(), *_traces(), *_other_stores(roles), *_dsql(roles)]
     found += [*_results(roles), *_quotas(), *_schedule(roles), *_transfers(roles), *_tasks(roles)]
     found += [*_dataflow(roles), *_systems_manager(roles)]
+    found += [*_copies(roles), *_measured(roles)]
     return [*found, *_failures(roles), *_console(roles), *_load_host(roles), *_not_seen(roles)]
 
 
@@ -299,6 +302,54 @@ def _failures(roles: Roles) -> Iterator[Call]:
     why = "the target is held: PrepareTarget asks whether the holder's execution is over: stages/leftovers.py"
     execution = f"arn:aws:states:{REGION}:{ACCOUNT}:execution:{roles.stack}-Trial:run"
     yield Call("PrepareTargetFunction", "states:DescribeExecution", execution, why)
+
+
+def _copies(roles: Roles) -> Iterator[Call]:
+    """Yield what AWS, or a failure, asks for of who makes and removes copies of measured functions."""
+    copy, group = _copy(roles)
+    maker, source = "PrepareTargetFunction", f"{_DOCS}lambda/latest/dg/"
+    passed = {"iam:PassedToService": "lambda.amazonaws.com"}
+    yield Call(maker, "iam:PassRole", OWN_ROLE, f"{source}lambda-intro-execution-role.html", passed)
+    yield Call(maker, "lambda:TagResource", copy, f"{source}configuration-tags.html")
+    yield Call(
+        maker, "lambda:GetLayerVersion", "arn:aws:lambda:us-east-1:123456789012:layer:any:3", f"{source}layers.html"
+    )
+    for action in ("DescribeSecurityGroups", "DescribeSubnets", "DescribeVpcs"):
+        yield Call(maker, f"ec2:{action}", "*", f"{source}configuration-vpc.html")
+    yield Call(maker, "elasticfilesystem:DescribeMountTargets", "*", f"{source}configuration-filesystem.html")
+    yield Call(maker, "lambda:PublishVersion", copy, f"{source}snapstart.html")
+    invoke = f"{_DOCS}AmazonRDS/latest/AuroraUserGuide/PostgreSQL-Lambda.html"
+    yield Call("PostgresqlInvokeRole", "lambda:InvokeFunction", copy, invoke)
+    code = f"{roles.arn('ResultsBucket')}/functions/copies/abc-0000.zip"
+    for role, why in (
+        (maker, "PrepareTarget is cancelled: stages/target_driver.py"),
+        ("TearDownTargetFunction", "the trial has ended: drivers/receivers/copy.py"),
+        ("SweepTargetsFunction", "no trial has it any more: stages/orphaned_copies.py"),
+    ):
+        yield Call(role, "lambda:GetFunctionConfiguration", copy, why)
+        yield Call(role, "lambda:DeleteFunction", copy, why)
+        yield Call(role, "logs:DeleteLogGroup", group, why)
+        yield Call(role, "s3:DeleteObject", code, why)
+        mapping = f"arn:aws:lambda:{REGION}:{ACCOUNT}:event-source-mapping:1234"
+        yield Call(role, "lambda:DeleteEventSourceMapping", mapping, why, {"lambda:FunctionArn": copy})
+    yield Call("SweepTargetsFunction", "lambda:ListTags", copy, "stages/orphaned_copies.py, of one that is not young")
+    yield Call("CollectLogsFunction", "cloudwatch:GetMetricData", "*", "drivers/receivers/metrics.py, not on emulators")
+
+
+def _copy(roles: Roles) -> tuple[str, str]:
+    name = copy_name("abc-0000", roles.stack)
+    group = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:/aws/lambda/{name}"
+    return f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{name}", group
+
+
+def _measured(roles: Roles) -> Iterator[Call]:
+    """Yield what Lambda does in the name of a copy's role, which is that of the function."""
+    queues = (roles.arn("InvokeFailuresQueue"), roles.arn("StreamFailuresQueue"))
+    for resource, actions in needed_rights("dynamodb", _copy(roles)[1], _TARGET_TABLE, queues).items():
+        for action in actions:
+            yield Call(MEASURED, action, resource, "drivers/receivers/source.py, which asks IAM whether it may")
+    why = "the layer puts its lines there: layers/measuring/"
+    yield Call(MEASURED, "dynamodb:PutItem", roles.arn("ResultsTable"), why, {"dynamodb:LeadingKeys": "lines#abc-0000"})
 
 
 def _console(roles: Roles) -> Iterator[Call]:

@@ -57,7 +57,14 @@ def new_sandbox(folder: Path, files: Mapping[str, str], layers_folder: Path, **c
         invocation_result=lambda request_id, payload, **rest: SimpleNamespace(id=request_id, body=payload, **rest),
         start_failed=StartFailedError,
     )
-    settings = {"timeout": 20, "memory_size": 512, "runtime": "python3.11", "layers": [], **config}
+    settings = {
+        "timeout": 20,
+        "memory_size": 512,
+        "runtime": "python3.11",
+        "layers": [],
+        "logging_config": {},
+        **config,
+    }
     version = SimpleNamespace(
         id=SimpleNamespace(qualifier="$LATEST"),
         config=SimpleNamespace(code=Code(folder=str(folder), id="c", downloads=[]), **settings),

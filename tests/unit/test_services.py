@@ -10,6 +10,8 @@ from tests.support.fake_clock import START_NS, FakeClock
 
 import stepbench.observability  # noqa: F401 -- its logger writes to the stream of its import, which is to outlive a test
 from stepbench import services
+from stepbench.api.rows import offer_upload
+from stepbench.contracts.api import RowsFile
 from stepbench.contracts.tasks import AnalyseTrialInput
 from stepbench.errors import MOST_CHARACTERS, StepbenchError, TargetUnavailableError
 from stepbench.load.process import repeat, run_measuring
@@ -17,6 +19,8 @@ from stepbench.services import LONG_CALLS, PROMPT, connect, stage_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from stepbench.services import Services
 
 
 async def loop_module() -> str:
@@ -35,12 +39,17 @@ def test_without_uvloop_asyncio_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_measuring(loop_module()).startswith("asyncio")
 
 
-def clients(monkeypatch: pytest.MonkeyPatch, region: str, endpoint: str = "") -> Callable[[str], Any]:
-    """Return how functions in a region get their clients."""
+def connected(monkeypatch: pytest.MonkeyPatch, region: str, endpoint: str = "") -> Services:
+    """Return what functions in a region use."""
     for name, value in (("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("ENDPOINT_URL", endpoint)):
         monkeypatch.setenv(f"AWS_{name}", value)
     environ = {"RESULTS_TABLE": "t", "RESULTS_BUCKET": "bucket", "RUNS_TABLE": "r", "AWS_REGION": region}
-    return connect({**environ, "AWS_ENDPOINT_URL": endpoint}, PROMPT).aws
+    return connect({**environ, "AWS_ENDPOINT_URL": endpoint}, PROMPT)
+
+
+def clients(monkeypatch: pytest.MonkeyPatch, region: str, endpoint: str = "") -> Callable[[str], Any]:
+    """Return how functions in a region get their clients."""
+    return connected(monkeypatch, region, endpoint).aws
 
 
 @pytest.mark.parametrize("region", ["us-east-1", "eu-west-1", "eu-south-1"])
@@ -50,6 +59,16 @@ def test_a_link_is_signed_for_the_bucket_s_own_region(monkeypatch: pytest.Monkey
     url = urlsplit(s3.generate_presigned_url("get_object", Params={"Bucket": "bucket", "Key": "k"}))
     host = "bucket.s3.amazonaws.com" if region == "us-east-1" else f"bucket.s3.{region}.amazonaws.com"
     assert (url.hostname, parse_qs(url.query)["X-Amz-Algorithm"]) == (host, ["AWS4-HMAC-SHA256"])
+
+
+@pytest.mark.parametrize("endpoint", ["", "http://localhost:4566"])
+def test_a_link_for_rows_is_signed_for_their_length_and_content(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    """What the signature leaves out anybody with the link may choose: other rows, and as many as S3 takes."""
+    file = RowsFile(format="jsonl", size_bytes=9, sha256="ab" * 32)
+    upload = offer_upload(file, connected(monkeypatch, "eu-west-1", endpoint))
+    query = parse_qs(urlsplit(upload.url).query)
+    assert query["X-Amz-SignedHeaders"] == ["content-length;host;x-amz-checksum-sha256"]
+    assert query["X-Amz-Expires"] == ["300"]
 
 
 def test_a_link_to_another_endpoint_has_the_bucket_in_its_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,10 +276,12 @@ def test_the_other_programs_are_given_what_there_is(calls: list[Call]) -> None:
 
 
 @pytest.mark.parametrize("block", of_kind("yaml"), ids=lambda block: block.name)
-def test_yaml_is_a_pipeline_or_a_part_of_a_trial(block: Block) -> None:
+def test_yaml_is_a_pipeline_a_plan_or_a_part_of_a_trial(block: Block) -> None:
     """What its commands are given is judged above, with all others."""
     document = YAML(typ="safe").load(block.text)
-    if "function" in document:
+    if "trials" in document:
+        is_plan(document)
+    elif "function" in document:
         MeasuredFunction.model_validate(document["function"])
     else:
         of_trial = document.keys() <= TrialPlan.model_fields.keys()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,10 +13,11 @@ from urllib.parse import urlencode
 
 import pytest
 from tests.samples.results import sample_results, sample_summary
-from tests.samples.services import MemoryServices
+from tests.samples.services import NOT_ALLOWED, MemoryServices
 
 from stepbench.api import app, dashboard, resolver
 from stepbench.contracts.runs import QueueEntry, RunRecord
+from stepbench.contracts.values import content_key
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunQuery
 
@@ -57,13 +60,19 @@ def memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> MemoryServices:
     return memory
 
 
-def _ask(
-    method: str, path: str, query: str = "", body: str = "", arn: str | None = "arn:aws:iam::000000000000:root"
+def _ask(  # noqa: PLR0913, PLR0917 -- a request
+    method: str,
+    path: str,
+    query: str = "",
+    body: str = "",
+    arn: str | None = "arn:aws:iam::000000000000:root",
+    content_type: str = "application/x-www-form-urlencoded",
 ) -> dict[str, Any]:
     context = {**EVENT["requestContext"], "http": {**EVENT["requestContext"]["http"], "method": method, "path": path}}
     context["authorizer"] = {"iam": {"userArn": arn}} if arn else {}
     parameters = dict(each.split("=", 1) for each in query.split("&")) if query else {}
     event = {**EVENT, "rawPath": path, "rawQueryString": query, "queryStringParameters": parameters, "body": body}
+    event["headers"] = {**EVENT["headers"], "content-type": content_type}
     return app.handle({**event, "requestContext": context}, CONTEXT)  # type: ignore[arg-type] # Lambda's own
 
 
@@ -142,6 +151,79 @@ def test_an_edited_plan_is_started(machine: Machine) -> None:
     body = _form(plan="quick-unloaded-s3", document=json.dumps({**plan, "name": "mine"}), key="")
     assert _ask("POST", "/dashboard/runs", body=body)["statusCode"] == 303
     assert json.loads(machine.started[0]["input"])["plan"]["name"] == "mine"
+
+
+def _send(document: str, file: str = "", rows: str = "", **fields: str) -> dict[str, Any]:
+    """Send the form for a plan of one's own, as a browser does."""
+    parts = {"document": document, "key": "k", **fields}
+    body = "".join(f'--B\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{parts[name]}\r\n' for name in parts)
+    body += f'--B\r\nContent-Disposition: form-data; name="rows"; filename="{file}"\r\n\r\n{rows}\r\n--B--\r\n'
+    return _ask("POST", "/dashboard/runs", body=body, content_type="multipart/form-data; boundary=B")
+
+
+def _shown(page: str) -> str:
+    """Return the plan that stands in the form for one's own."""
+    (text,) = re.findall(r'<textarea name="document"[^>]*>\n(.*?)</textarea>', page, re.DOTALL)
+    return html.unescape(text)
+
+
+def test_a_plan_of_ones_own_is_checked_with_its_rows_and_then_started(memory: MemoryServices, machine: Machine) -> None:
+    """The file is stored at the check, so that nobody has to choose it again; no rows stand in an input."""
+    document = json.loads(_shown(_ask("GET", "/")["body"]))
+    document["trials"][0]["target"]["function"]["name"] = "orders"
+    rows = '{"total": 9.5}\n{"total": 12}\n'
+    checked = _send(json.dumps(document), "Orders of May.JSONL", rows, action="check")
+    assert (checked["statusCode"], machine.started) == (200, [])
+    assert "Valid: 1 trial, 400 events" in checked["body"]
+    assert "A copy of orders is invoked" in checked["body"]
+    key = content_key(rows.encode(), "jsonl")
+    assert memory.services.runs.find_bytes(key) == rows.encode()
+    plan = _shown(checked["body"])
+    assert json.loads(plan)["trials"][0]["record"] == {"values": {"key": key}}
+    assert _send(plan.replace("\n", "\r\n"))["statusCode"] == 303
+    assert json.loads(machine.started[0]["input"])["plan"] == json.loads(plan)
+
+
+@pytest.mark.parametrize(
+    ("change", "file", "rows", "said"),
+    [
+        ({}, "", "", "trials[0].target.function.name"),
+        ({"name": NOT_ALLOWED}, "", "", "MeasuredFunctions"),
+        ({"name": "orders"}, "orders.xlsx", "x", "has no format of rows"),
+        ({"name": "orders"}, "orders.jsonl", "x" * 4_194_305, "has more than 4,194,304 bytes"),
+        ({"name": "orders"}, "orders.jsonl", '{"a": 1}\n{"a": private}', "row 2: is not JSON at column 7"),
+        ({"name": "orders"}, "orders.csv", "pk,a\nprivate,1", "is the name of the key"),
+    ],
+)
+def test_what_is_wrong_with_ones_own_plan_or_file_is_shown_and_nothing_started(  # noqa: PLR0913, PLR0917 -- of pytest
+    memory: MemoryServices, machine: Machine, change: dict[str, str], file: str, rows: str, said: str
+) -> None:
+    """With path and remedy, and without anything of a row."""
+    document = json.loads(_shown(_ask("GET", "/")["body"]))
+    document["trials"][0]["target"]["function"].update(change)
+    answer = _send(json.dumps(document), file, rows)
+    assert (answer["statusCode"], machine.started) == (422, [])
+    assert said in answer["body"]
+    assert "private" not in answer["body"]
+    assert memory.services.register.page(RunQuery(team="default")).runs == ()
+
+
+def test_the_script_is_answered_with_what_became_of_a_form_and_no_list(memory: MemoryServices) -> None:
+    """It asks at each pause of who types."""
+    memory.register.page = None  # type: ignore[assignment,method-assign]
+    answer = _send('{"trials": []}', action="outcome")
+    assert answer["statusCode"] == 422
+    assert "<code>trials</code> is empty" in answer["body"]
+    assert _shown(answer["body"]) == '{"trials": []}'
+
+
+def test_a_file_beside_a_text_that_is_no_plan_is_not_stored(memory: MemoryServices) -> None:
+    """It has no place; the text stays as it was typed, and the preset's form as it was."""
+    answer = _send('{"trials": [private}', "orders.jsonl", '{"a": 1}')
+    assert answer["statusCode"] == 422
+    assert "line 1, column 13" in answer["body"]
+    assert _shown(answer["body"]) == '{"trials": [private}'
+    assert list(memory.services.runs.keys("values/")) == []
 
 
 @pytest.mark.parametrize(

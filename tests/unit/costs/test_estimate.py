@@ -99,6 +99,17 @@ def test_what_a_filter_holds_back_is_written_and_invokes_nothing(store: str) -> 
     assert usd(whole, "Lambda requests") - usd(tenth, "Lambda requests") == pytest.approx(900_000 * 0.20e-6)
 
 
+def test_lines_in_the_results_table_are_written_there_and_half_of_them_printed() -> None:
+    """200,030 items of 750 bytes in place of as many lines of 280 bytes."""
+    log, table = (
+        budgeted(trial("s3", 200_000, target={"function": {"name": "f", "records": where, "attempts": 1}}))
+        for where in ("log", "table")
+    )
+    writes, logs = "Results table writes", "CloudWatch Logs ingestion"
+    assert usd(table, writes) - usd(log, writes) == pytest.approx(200_030 * 0.625e-6)
+    assert usd(log, logs) - usd(table, logs) == pytest.approx(200_030 * 280 * 0.5e-9)
+
+
 def test_more_events_never_cost_less() -> None:
     """No rounding makes it so. A watcher's idle lane looks more often in a short trial, which costs transitions."""
     for store in ("s3", "dynamodb", "postgresql"):

@@ -40,6 +40,7 @@ def test_a_stack_with_its_defaults_has_nothing_that_is_billed_by_the_hour() -> N
         ({"CassandraNode": "on"}, "cassandra", 0.172 + 20 * 0.08 / 730 + 0.005),
         ({"LoadHost": "on"}, "load-host", 0.686 + 20 * 0.08 / 730 + 0.005),
         ({"LoadHost": "on"}, "network", 4 * 2 * 0.01),
+        ({"LoadHost": "on", "MeasuredFunctions": "on"}, "network", 5 * 2 * 0.01),
         ({"AuroraPostgresql": "provisioned", "AvailabilityZones": "a,b,c"}, "network", 5 * 3 * 0.01),
     ],
 )
@@ -55,7 +56,7 @@ def test_the_stacks_are_what_is_priced() -> None:
     assert volumes["etcd"] == [str(module.ETCD_VOLUME_GB)]
     assert volumes["cassandra"] == volumes["load-host"] == [str(module.HOST_VOLUME_GB)]
     assert texts["etcd"].count("AssociatePublicIpAddress: true") == module.ETCD_NODES
-    endpoints = module.NETWORK_ENDPOINTS + module.AURORA_ENDPOINTS + module.CASSANDRA_ENDPOINTS
+    endpoints = module.NETWORK_ENDPOINTS + module.AURORA_ENDPOINTS + module.CASSANDRA_ENDPOINTS + module.LOGS_ENDPOINTS
     assert texts["network"].count("VpcEndpointType: Interface") == endpoints
     assert f"MinCapacity: {module.LEAST_ACU}" in texts["aurora-postgresql"]
     assert "NatGateway" not in "".join(texts.values())

@@ -38,6 +38,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
 LINKS = Links(self="/runs/r-1", report="/runs/r-1/report", summary="/runs/r-1/summary", records="/runs/r-1/records")
 NO_PLANS = PlanList(plans=())
+NO_FORMS = (CheckedForm(), CheckedForm())
 
 
 def _run(**fields: Any) -> RunView:  # noqa: ANN401 -- a run's fields
@@ -76,7 +77,8 @@ def _trend(text: str = "etcd") -> PlanTrend:
 
 
 def _runs_page(*runs: RunView, queue: tuple[QueuedRun, ...] = (), form: CheckedForm | None = None) -> str:
-    return pages.render_runs(RunList(runs=runs), queue, NO_PLANS, RunFilter(), form or CheckedForm(), "default")
+    forms = (form or CheckedForm(), CheckedForm())
+    return pages.render_runs(RunList(runs=runs), queue, NO_PLANS, RunFilter(), forms, "default")
 
 
 PROBLEM = ProblemItem(path=EVIL, value=EVIL, message=EVIL, remedy=EVIL)
@@ -92,7 +94,12 @@ EVIL_PLANS = PlanList(plans=(EVIL_PLAN, EVIL_PLAN.model_copy(update={"refused": 
 EVIL_QUEUE = (QueuedRun(run_id="r-1", plan=EVIL, targets=(EVIL,), expected_s=1, waiting_since=NOW, expected_start=NOW),)
 HOSTILE = {
     "runs": lambda: pages.render_runs(
-        RunList(runs=(EVIL_RUN,), next=EVIL), EVIL_QUEUE, EVIL_PLANS, RunFilter(plan=EVIL[:60], team=EVIL), FORM, EVIL
+        RunList(runs=(EVIL_RUN,), next=EVIL),
+        EVIL_QUEUE,
+        EVIL_PLANS,
+        RunFilter(plan=EVIL[:60], team=EVIL),
+        (FORM, FORM),
+        EVIL,
     ),
     "run": lambda: pages.render_run(EVIL_RUN, RunList(runs=(EVIL_RUN, _run(run_id="r-2", plan=EVIL))), may_change=True),
     "accepted": lambda: pages.render_run(_run(acknowledged=EVIL), None, may_change=True),
@@ -212,10 +219,26 @@ def test_a_checked_form_keeps_what_was_typed() -> None:
     assert '<input type="hidden" name="key" value="k">' in page
 
 
+def test_a_checked_plan_says_what_it_does_beside_measuring() -> None:
+    """A copy of a function that mails has mailed."""
+    known = {"plan": "own", "trials": 1, "events": 1, "load_s": 1, "expected_s": 1, "estimate_usd": 0, "budget_usd": 1}
+    checked = Validation.model_validate({**known, "notes": (f"a copy of {EVIL} is invoked",)})
+    page = pages.render_plan("own", None, CheckedForm(checked=checked))
+    assert "<p>A copy of &#34;&#39;&gt;&lt;script" in page
+
+
+def test_a_preset_that_leaves_something_to_its_user_says_what() -> None:
+    """Where one chooses it, since a field of changes stands below."""
+    known: dict[str, Any] = {"question": "?", "trials": 1, "events": 1, "expected_s": 1, "estimate_usd": 0}
+    plans = PlanList(plans=(PlanInfo(name="yours", to_set=("trials[0].a",), **known),))
+    page = pages.render_runs(RunList(runs=()), (), plans, RunFilter(), NO_FORMS, "default")
+    assert '<option value="yours">yours (1.0 s, $0.00; set trials[0].a)</option>' in page
+
+
 def test_earlier_runs_keep_the_filter() -> None:
     """A page further on shows the same choice."""
     wanted = RunFilter(plan="a b", state=("failed",))
-    page = pages.render_runs(RunList(runs=(_run(),), next="2026#x"), (), NO_PLANS, wanted, CheckedForm(), "default")
+    page = pages.render_runs(RunList(runs=(_run(),), next="2026#x"), (), NO_PLANS, wanted, NO_FORMS, "default")
     assert 'href="/dashboard?plan=a+b&amp;state=failed&amp;page=2026%23x"' in page
 
 
@@ -279,7 +302,7 @@ def test_the_menu_offers_what_this_stack_runs_and_says_why_not_the_rest() -> Non
             PlanInfo(name="paper-b", refused=refused, **known),
         )
     )
-    page = pages.render_runs(RunList(runs=()), (), plans, RunFilter(), CheckedForm(), "default")
+    page = pages.render_runs(RunList(runs=()), (), plans, RunFilter(), NO_FORMS, "default")
     assert re.findall(r'<option value="([^"]+)"', page) == ["quick"]
     assert "2 presets that this stack does not run" in page
     assert f"<li>paper-a, paper-b: {refused}</li>" in page

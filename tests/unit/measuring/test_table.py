@@ -17,6 +17,7 @@ from tests.support.measuring_layer import build_layer, measured_lines, pack_laye
 from tests.support.sandboxes import call, layer, new_sandbox, start
 
 from stepbench.contracts.identity import EventId
+from stepbench.costs.estimate import LINES_ENTRY_BYTES, LINES_ITEM_BYTES, PRINTED_BYTES
 from stepbench.records.formats.function_lines import merge_lines
 from stepbench.records.storage import layout
 
@@ -36,6 +37,9 @@ def handler(event, context):
 NODE = """
 exports.handler = async (event) => { if (event === 'raise') throw new RangeError(event); return 'answer'; };
 exports.calling = (event, context, callback) => { setTimeout(() => callback(null, 'answer'), 1); };
+exports.twice = (event, context, callback) => { callback(null, 'answer'); callback(null, 'other'); };
+exports.both = async (event, context, callback) => { callback(null, 'answer'); return 'other'; };
+exports.answering = (event, context, callback) => { callback(null, 'answer'); throw new RangeError(event); };
 exports.throwing = (event, context, callback) => { throw new RangeError(event); };
 exports.silent = () => { setTimeout(() => {}, 1); };
 exports.returning = () => 'answer';
@@ -157,9 +161,9 @@ def invocations(table: Table) -> list[Invocation]:
 def test_lines_are_put_as_they_would_be_printed_once_the_handler_has_ended(
     measured: Callable[..., Any], table: Table, runtime: str
 ) -> None:
-    """The first is printed too: one that dies has it. Its keys are where the stack looks for them."""
+    """The first is printed too: one that dies has it. Keys are where the stack looks, sizes what its estimates take."""
     with measured(runtime) as sandbox:
-        event = {"Records": [dynamodb_record(EVENT, sequence="5", at_s=1)]}
+        event = {"Records": [dynamodb_record(EVENT, sequence="5" * 21, at_s=1)]}
         answers = [call(sandbox, event if each != "raise" else each, each) for each in ("r-1", "r-2", "raise")]
     assert [names(result) for result, _ in answers] == [["stepbench.t4"]] * 3
     assert [answers[0][1], answers[1][1]] == ["answer", "answer"]
@@ -167,7 +171,7 @@ def test_lines_are_put_as_they_would_be_printed_once_the_handler_has_ended(
     first, second, third = invocations(table)
     assert first.whole
     assert second.whole
-    assert first.records[0][4] == "5"
+    assert first.records[0][4] == "5" * 21
     assert third.end is not None
     assert third.end.error == answers[2][1]["errorType"]
     for item, one in zip(table.items, (first, second, third), strict=True):
@@ -175,6 +179,10 @@ def test_lines_are_put_as_they_would_be_printed_once_the_handler_has_ended(
         assert item["sk"] == layout.lines_sk(one.end.t5, one.end.request, 0)
         assert item["pk"] in {layout.lines_pk(REF.tag, shard) for shard in range(layout.T4_SHARDS)}
         assert int(item["expires_at"]) == one.end.t5 // 10**9 + 86_400
+        size = sum(len(name) + len(value) for name, value in item.items())
+        assert size <= LINES_ITEM_BYTES + LINES_ENTRY_BYTES * len(one.records)
+        printed = sum(len(line) + 26 for line in item["lines"].splitlines(keepends=True))
+        assert printed <= PRINTED_BYTES["log"] + LINES_ENTRY_BYTES * len(one.records)
     assert len(table.connections) == 1
 
 
@@ -248,6 +256,15 @@ def test_a_connection_that_was_closed_meanwhile_is_opened_anew(
         result, _ = call(sandbox, {})
     assert names(result) == ["stepbench.t4"]
     assert len(table.requests) == 2
+
+
+@pytest.mark.parametrize("handler", ["module.twice", "module.both", "module.answering"])
+def test_of_two_ends_the_first_stays_the_answer(measured: Callable[..., Any], table: Table, handler: str) -> None:
+    """The runtime takes the first, which waits for the table."""
+    with measured("nodejs20.x", handler) as sandbox:
+        result, body = call(sandbox, "event")
+    assert (result.is_error, body) == (False, "answer")
+    assert len(table.requests) == 1
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,44 @@ def test_mistakes_of_every_kind_are_told_at_once() -> None:
     assert "secret" not in str(problems)
 
 
+def test_rules_at_every_depth_are_asked_at_once() -> None:
+    """A window's mistake kept back the phase's, that the trial's, and that the plan's: a turn for each."""
+    windows = [{"name": "w", "from_s": 3, "to_s": 2}, {"name": "w", "from_s": 0, "to_s": 9}]
+    timed = {"name": "load", "load": [{"rate_per_s": 10, "duration_s": 5}]}
+    first = plan(name="a", writers=3, max_concurrency=1, phases=[{**timed, "windows": windows}])["trials"]
+    until = {"metric": "p50", "relative_width": 0.1, "max_events": 5}
+    second = plan(name="a", phases=[{**timed, "until": until}], log_t4="all")["trials"]
+    problems = problems_of_plan({"name": "bad", "trials": first + second, "thresholds": ["p99 in steady < 2 ms"]})
+    assert [problem.path for problem in problems] == [
+        "trials[0].phases[0].windows[0].to_s", "trials[0].phases[0].windows[1].to_s",
+        "trials[0].phases[0].windows[1].name", "trials[0].max_concurrency", "trials[1].phases[0].until.max_events",
+        "trials[1].name", "thresholds[0]",
+    ]  # fmt: skip
+
+
+def test_a_name_of_digits_is_no_place_in_a_list() -> None:
+    """The path of a variable called 1 was one of a list, where nothing stands."""
+    function = {"name": "orders", "variables": {"1": "first"}}
+    (problem,) = problems_of_plan(plan(target={"store": "dynamodb", "function": function}))
+    assert (problem.path, problem.value) == ("trials[0].target.function.variables.1", '"first"')
+
+
+def test_a_rule_that_makes_no_sense_behind_another_is_not_asked() -> None:
+    """Without a length there is no end that a window could lie after, and no number of events to be too large."""
+    windows = [{"name": "w", "from_s": 0, "to_s": 9}]
+    no_length = {"name": "load", "load": [{"rate_per_s": 10}], "windows": windows}
+    problems = problems_of_plan({**plan(phases=[no_length]), "thresholds": ["p99 in steady < 2 ms"]})
+    assert [problem.path for problem in problems] == ["trials[0].phases[0].load[0].duration_s"]
+
+
+def test_a_trial_too_long_is_not_reported_twice_where_thresholds_end_it() -> None:
+    """Its history is full without the checks, too."""
+    too_long = plan(target={"store": "etcd"}, phases=[{"name": "x", "load": [{"rate_per_s": 1, "count": 25_000}]}])
+    too_long["trials"][0]["drain_limit_s"] = 7_000
+    problems = problems_of_plan({**too_long, "abort_on_fail": True})
+    assert [problem.path for problem in problems] == ["trials[0].drain_limit_s"]
+
+
 def test_a_plan_above_its_budget_is_told_both_numbers_and_the_biggest_line() -> None:
     """The reader has to see what to lower, or how far to raise."""
     document = {**plan(phases=[{"name": "load", "load": [{"rate_per_s": 1_000, "count": 1_000_000}]}]), "budget_usd": 5}

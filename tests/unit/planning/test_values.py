@@ -16,7 +16,7 @@ from stepbench.planning.changes import Changes, changed
 from stepbench.planning.privacy import without_rows
 from stepbench.planning.problems import shown_below
 from stepbench.planning.requests import parse_submission
-from stepbench.planning.values import AdmittedRows, RowReader, admit_rows
+from stepbench.planning.values import AdmittedRows, RowReader, admit_rows, place_rows
 from stepbench.workload.row_facts import LoadedRows, load_rows
 
 PRIVATE = "private"
@@ -65,6 +65,33 @@ def test_a_file_is_kept_under_its_content_s_key() -> None:
     admitted = admit(plan({"key": KEY}, repeats=3), {KEY: FILE})
     assert list(admitted.files) == [content_key(FILE, "jsonl")]
     assert admit(plan({"key": content_key(FILE, "jsonl")}), {content_key(FILE, "jsonl"): FILE}).files == {}
+
+
+@pytest.mark.parametrize(
+    ("records", "placed"),
+    [
+        ([None, {}], [{"values": {"key": KEY}}, {"values": {"key": KEY}}]),
+        ([{"value_bytes": 9, "identity": "id"}], [{"identity": "id", "values": {"key": KEY}}]),
+        ([{"values": {"file": "a.csv", "choose": "random"}}, {}], [{"values": {"choose": "random", "key": KEY}}, {}]),
+        ([{"values": {"key": "values/old.json", "facts": {}}}], [{"values": {"key": KEY}}]),
+        ([{"values": {"rows": [{}]}}, {"values": None}], [{"values": {"rows": [{}]}}, {"values": {"key": KEY}}]),
+    ],
+)
+def test_a_file_takes_the_place_of_the_one_that_is_named_or_of_filler(records: list[Any], placed: list[Any]) -> None:
+    """Whoever chooses a file beside a plan means its rows."""
+    document = {"trials": [{} if record is None else {"record": record} for record in records]}
+    assert place_rows(document, KEY)
+    assert [trial.get("record", {}) for trial in document["trials"]] == placed
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"trials": 5}, {"trials": [5, {"record": 5}]}, {"trials": [{"record": {"values": {"rows": [1]}}}]}]
+)
+def test_a_plan_without_a_place_for_a_file_stays_as_it_is(document: dict[str, Any]) -> None:
+    """It may be no plan yet, which is said by who reads it."""
+    before = json.dumps(document)
+    assert not place_rows(document, KEY)
+    assert json.dumps(document) == before
 
 
 def test_what_a_plan_names_is_known_so_that_it_stays_stored() -> None:

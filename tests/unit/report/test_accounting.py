@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_every_number_of_the_accounting_is_in_the_tables(summary: RunSummary) -> None:
     """A number that is not shown is one that nobody can check."""
     account = present(summary.trials[3].accounting)
-    account = account.model_copy(update={"held_back": 2, "leaked": 1, "cut_off": 3, "watch_gap": 4})
+    account = account.model_copy(update={"held_back": 2, "leaked": 1, "cut_off": 3, "watch_gap": 4, "unpaired": 8})
     account = account.model_copy(update={"processed": 5, "failed_in_handler": 6, "processed_twice": 7})
     shown = {
         line.field: line.numbers[0] for group in accounting_sections([account]) for line in group.lines if line.field

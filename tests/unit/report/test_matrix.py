@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from tests.samples.estimates import present
 from tests.samples.experiments import matrix_results
-from tests.samples.results import changed
+from tests.samples.function_settings import setting_result, settings_run, version_results
+from tests.samples.results import changed, numbered
 
 from stepbench.contracts.measures import Estimate
-from stepbench.report.document import EMULATED, Chart, plain
+from stepbench.contracts.threshold_grammar import parse_judge
+from stepbench.report.document import EMULATED, NINETY_FIVE, Chart, Figure, Multiples, plain
 from stepbench.report.groups import groups
-from stepbench.report.matrix import MAX_FIGURES, matrix_charts
+from stepbench.report.matrix import MAX_FIGURES, compared_figure, matrix_charts, repeats_section
 
 if TYPE_CHECKING:
-    from stepbench.contracts.result import TrialResult
+    from stepbench.contracts.result import RunSummary, TrialResult
 
 SIZE, RATE, KEYS = "target.batch_size", "phases[0].load[0].rate_per_s", "record.distinct_keys"
 
@@ -19,6 +24,14 @@ SIZE, RATE, KEYS = "target.batch_size", "phases[0].load[0].rate_per_s", "record.
 def charts_of(*results: TrialResult) -> tuple[Chart, ...]:
     """Return the charts of a run of these."""
     return matrix_charts(groups([result.summary for result in results]))
+
+
+def sides_of(run: RunSummary) -> Chart:
+    """Return the chart of the only two versions of a run."""
+    (part,) = present(compared_figure(run, groups(run.trials))).parts
+    assert isinstance(part, Multiples)
+    (chart,) = part.charts
+    return chart
 
 
 def axes(chart: Chart) -> str:
@@ -41,7 +54,7 @@ def test_one_dimension_is_a_line_up_in_the_order_of_its_values() -> None:
     assert axes(chart) == "p50 against batch_size"
     assert chart.drawing.params["labels"] == ["1", "10", "100"]
     assert chart.drawing.data["means"]["value"] == ["1", "10", "100"]
-    assert len(chart.drawing.data["runs"]["p50_ms"]) == 6
+    assert len(chart.drawing.data["runs"]["judged"]) == 6
 
 
 def test_two_dimensions_are_a_heat_map() -> None:
@@ -56,7 +69,7 @@ def test_two_dimensions_are_a_heat_map() -> None:
 def test_tiles_are_written_on_in_a_colour_that_can_be_read() -> None:
     """White on the dark half of the scale, black on the bright one."""
     (chart,) = charts_of(*matrix_results(grid((SIZE, [1, 1000]), (RATE, [1, 1000]))))
-    ink = dict(zip(chart.drawing.data["cells"]["p50_ms"], chart.drawing.data["cells"]["ink"], strict=True))
+    ink = dict(zip(chart.drawing.data["cells"]["judged"], chart.drawing.data["cells"]["ink"], strict=True))
     assert ink[min(value for value in ink if isinstance(value, float))] == "light"
     assert ink[max(value for value in ink if isinstance(value, float))] == "dark"
 
@@ -69,9 +82,9 @@ def test_a_combination_without_a_median_is_no_colour() -> None:
     results[0] = changed(results[0], windows=(window.model_copy(update={"latency_ms": times}),))
     (chart,) = charts_of(*results)
     cells = chart.drawing.data["cells"]
-    assert (cells["p50_ms"][0], cells["words"][0], cells["ink"][0]) == (None, "> drain limit", None)
+    assert (cells["judged"][0], cells["words"][0], cells["ink"][0]) == (None, "> drain limit", None)
     (chart,) = charts_of(*results[:1], *results[2:3])
-    assert len(chart.drawing.data["runs"]["p50_ms"]) == len(chart.drawing.data["means"]["p50_ms"]) == 1
+    assert len(chart.drawing.data["runs"]["judged"]) == len(chart.drawing.data["means"]["judged"]) == 1
 
 
 def test_a_third_dimension_makes_small_multiples_on_one_scale() -> None:
@@ -121,7 +134,7 @@ def test_two_like_matrices_of_one_store_are_kept_apart() -> None:
     points = grid((SIZE, [1, 10]))
     other = [changed(result, group=f"b-{index}") for index, result in enumerate(matrix_results(points))]
     found = charts_of(*matrix_results(points), *other)
-    assert [len(chart.drawing.data["runs"]["p50_ms"]) for chart in found] == [2, 2]
+    assert [len(chart.drawing.data["runs"]["judged"]) for chart in found] == [2, 2]
 
 
 def test_an_emulated_matrix_says_so() -> None:
@@ -143,3 +156,106 @@ def test_no_line_joins_categories() -> None:
     named = charts_of(*matrix_results(grid(("arrivals", ["constant", "poisson"]))))
     numbered = charts_of(*matrix_results(grid((SIZE, [1, 10]))))
     assert [bool(chart.drawing.data["means"]["value"]) for chart in (*named, *numbered)] == [False, True]
+
+
+def test_the_figure_shows_what_the_run_is_judged_by() -> None:
+    """A plan that is judged by p99 was shown its medians."""
+    results = matrix_results(grid((SIZE, [1, 10])))
+    found = groups([result.summary for result in results])
+    (chart,) = matrix_charts(found, parse_judge("p99"))
+    own = [result.summary.windows[0].latency_ms.p99.value for result in results]
+    assert (axes(chart), chart.drawing.measure) == ("p99 against batch_size", "p99")
+    assert chart.drawing.data["runs"]["judged"] == own
+    assert chart.drawing.data["means"]["judged"] == pytest.approx(own, rel=1e-5)
+
+
+def test_a_rate_stands_on_an_axis_from_zero() -> None:
+    """A logarithm would hide that one of two rates is half of the other, and has no place for a share of none."""
+    found = groups([result.summary for result in matrix_results(grid((SIZE, [1, 10])))])
+    (chart,) = matrix_charts(found, parse_judge("lost"))
+    assert (chart.drawing.chart, chart.drawing.data["runs"]["judged"]) == ("line-up-from-0", [0.0, 0.0])
+    assert str(chart.drawing.data["runs"]["words"][0]).startswith("0.00 % [0.00, ")
+
+
+def test_what_is_no_time_has_its_unit_on_the_axis() -> None:
+    """An axis from 0 to 0.01 was read as 0.01 %, and a unit of 15 letters hid the tile beside it."""
+    results = matrix_results(grid((SIZE, [1, 10])), repeats=1)
+    run = settings_run(results, "lost")
+    section = present(repeats_section(run, groups(run.trials), "Trigger latency"))
+    figure = section.parts[0]
+    assert isinstance(figure, Figure)
+    assert plain(figure.caption).startswith("Lost (%) against the settings that the plan varies; ")
+    assert f"A mark is one run with its {NINETY_FIVE} interval; " in plain(figure.caption)
+    (chart,) = matrix_charts(groups(run.trials), run.judge)
+    assert (axes(chart), chart.drawing.measure) == ("lost (%) against batch_size", "lost (%)")
+    high = chart.drawing.data["runs"]["high"][0]
+    assert f"{high:.2f}]" in str(chart.drawing.data["runs"]["words"][0])
+    assert chart.drawing.params["top"] == pytest.approx(1.15 * float(high or 0), rel=1e-3)
+
+
+def test_a_run_without_an_interval_is_not_said_to_have_one() -> None:
+    """A cost is one number of a run; its tile has room for that alone."""
+    rng = random.Random(3)  # noqa: S311
+    results = numbered(
+        setting_result(f"dynamodb-{size}-{rate}", {SIZE: size, RATE: rate}, 40.0, 0, rng)
+        for size in (1, 10) for rate in (5, 20)
+    )  # fmt: skip
+    run = settings_run(results, "cost")
+    (tiles,) = matrix_charts(groups(run.trials), run.judge)
+    by_hand = 0.2 + 0.04 / 2 * 16.6667
+    words = tiles.drawing.data["cells"]["words"]
+    assert [float(str(word)) for word in words] == [pytest.approx(by_hand, rel=0.03)] * 4
+    run = settings_run(results[::2], "cost")
+    figure = present(repeats_section(run, groups(run.trials), "Trigger latency")).parts[0]
+    assert isinstance(figure, Figure)
+    assert "A mark is one run; the line" in plain(figure.caption)
+
+
+def test_two_versions_stand_side_by_side_with_what_was_planted() -> None:
+    """The second is 10 % slower at each quantile; the verdict's own rules say so."""
+    run = settings_run(version_results(0.1))
+    chart = sides_of(run)
+    rows = chart.drawing.data["rows"]
+    assert rows["row"] == ["p50", "p90", "p99"]
+    assert [str(text).partition(" [")[0] for text in rows["caption"][:2]] == ["p50: 10 % slower", "p90: 10 % slower"]
+    assert chart.drawing.params["labels"] == ["before (3f2a91c0)", "after (b7d04e11)"]
+    marks = chart.drawing.data["marks"]
+    assert marks["judged"][:2] == [pytest.approx(50, rel=0.02), pytest.approx(55, rel=0.02)]
+    low, high = ([float(end or 0) for end in marks[name]] for name in ("low", "high"))
+    assert low[0] < 50 < high[0] < low[1] < 55 < high[1]
+    assert len(chart.drawing.data["runs"]["judged"]) == 3 * 6
+    assert matrix_charts(groups(run.trials), run.judge, run.verdicts) == ()
+
+
+def test_single_runs_are_not_called_means() -> None:
+    """Of one run each, an interval has nothing of how far runs lie apart."""
+    run = settings_run(version_results(repeats=1))
+    caption = plain(present(compared_figure(run, groups(run.trials))).caption)
+    assert f"single runs with their {NINETY_FIVE} intervals, which do not include how far runs lie apart" in caption
+    assert "mean" not in caption
+
+
+def test_an_unchanged_copy_is_not_called_slower() -> None:
+    """Its interval holds both directions."""
+    run = settings_run(version_results(0.0))
+    for text in sides_of(run).drawing.data["rows"]["caption"]:
+        assert "slower to" in str(text) or "faster to" in str(text)
+
+
+def test_versions_that_are_not_alike_have_no_difference() -> None:
+    """Another store version on one side may be what differs."""
+    results = [
+        changed(result, provider=f"Amazon DynamoDB {number % 2}") for number, result in enumerate(version_results())
+    ]
+    run = settings_run(results)
+    assert run.verdicts[0].unlike
+    assert sides_of(run).drawing.data["rows"]["caption"] == [f"{name}: not compared" for name in ("p50", "p90", "p99")]
+
+
+def test_snap_start_is_a_pair_and_other_settings_are_none() -> None:
+    """Batch sizes are numbers: they have a line-up."""
+    snap = settings_run(version_results(-0.3, path="target.function.snap_start", values=(False, True)))
+    assert sides_of(snap).drawing.params["labels"] == ["SnapStart off", "SnapStart on"]
+    assert "SnapStart on is faster" in snap.verdicts[0].text
+    sizes = settings_run(matrix_results(grid((SIZE, [1, 10]))), "")
+    assert compared_figure(sizes, groups(sizes.trials)) is None

@@ -218,8 +218,10 @@ def test_an_invocation_that_is_under_way_gives_nothing_up() -> None:
     assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)
 
 
-def test_an_event_of_a_stream_is_never_given_up_by_count() -> None:
+@pytest.mark.parametrize(("batch_size", "settled"), [(1, 2), (2, 1)])
+def test_an_event_of_a_stream_is_given_up_by_count_only_where_it_is_alone(batch_size: int, settled: int) -> None:
     """Lambda counts a batch's attempts: one that stood behind others may have failed with them, before its own."""
-    memory, trial = measuring(DynamoDbTarget(store="dynamodb", function=FUNCTION), EmptyLog(), FAILED)
+    target = DynamoDbTarget(store="dynamodb", function=FUNCTION, batch_size=batch_size)
+    memory, trial = measuring(target, EmptyLog(), FAILED)
 
-    assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=settled == 2, expected=2, arrived=settled)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -68,9 +69,9 @@ def arrive(put_t4: object, write: Request, t4_ns: int) -> None:
 class Scene:
     """A trial whose target is to be awaited, at second `NOW_S`, until a minute later."""
 
-    def __init__(self, plan: TrialPlan | None = None, emulator: str = "") -> None:
+    def __init__(self, plan: TrialPlan | None = None, emulator: str = "", **aws: object) -> None:
         self.clock = FakeClock(now_ns=NOW_S * SECOND_NS)
-        self.memory = MemoryServices(self.clock, emulator=emulator)
+        self.memory = MemoryServices(self.clock, aws, emulator=emulator)
         self.ref: TrialRef = stored_trial(self.memory.services, plan)
 
     def ready(self, driver: MemoryDriver, ready_by_s: float = NOW_S + 60) -> bool:
@@ -105,6 +106,16 @@ def test_three_canaries_in_a_row_prove_the_trigger(scene: Scene) -> None:
     driver = Delivering(scene.memory)
     assert scene.ready(driver)
     assert (len(driver.offered), driver.calls) == (3, ["open", "close"])
+
+
+def test_where_lines_name_no_event_each_canary_has_to_bring_one_request_more() -> None:
+    """A retry has the request id of the first try, and proves nothing of the canary that is waited for."""
+    function = {"name": "orders", "times": "platform", "attempts": 1}
+    empty = SimpleNamespace(filter_log_events=lambda **_: {})
+    scene = Scene(small_plan("dynamodb", target={"batch_size": 1, "function": function}), logs=empty)
+    assert scene.ready(driver := Delivering(scene.memory))
+    assert len(driver.offered) == 3
+    assert not scene.ready(Delivering(scene.memory, lost=range(1, 10_000, 2)))
 
 
 def test_a_lost_canary_starts_the_row_again(scene: Scene) -> None:

@@ -5,27 +5,31 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from botocore.stub import ANY, Stubber
+from tests.samples.estimates import present
 from tests.samples.records import t4_item
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.tasks import CollectLogsInput
+from stepbench.contracts.tasks import CollectLogsInput, PreparedTarget, TornDown
 from stepbench.contracts.transfer.plan import TransferTrial
 from stepbench.errors import RecordsUnavailableError
 from stepbench.experiments.trigger.staging import FUNCTIONS as OTHERS
 from stepbench.experiments.trigger.staging import RECEIVER
-from stepbench.records.formats.second_sources import PATTERN, LogCollection, ReportPage
+from stepbench.records.formats.second_sources import PATTERN, LogCollection, ReportPage, parse_reports
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.formats.t4_lines import is_logged, t4_filter, t4_lines
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import T4Page
 from stepbench.stages import collect_logs as stage
-from stepbench.stages.collect_logs import collect_logs
+from stepbench.stages.collect_logs import LATE_NS, collect_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from stepbench.contracts.invocations import FunctionMetrics
 
 NOW_NS = 1_700_000_000_000_000_000
 NOW_MS = NOW_NS // 10**6
@@ -34,13 +38,42 @@ ARRIVAL = Entry(0, 0, 0, 0, 0, 0, NOW_NS)
 FUNCTIONS = (RECEIVER, *OTHERS)
 
 
+class Quiet:
+    """CloudWatch Logs without a line."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def filter_log_events(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 -- parameters
+        """Answer with nothing."""
+        self.asked.append(request["logGroupName"])
+        return {"events": []}
+
+
+class Metrics:
+    """CloudWatch: one minute of a function."""
+
+    def __init__(self, *, refused: bool = False) -> None:
+        self.refused = refused
+        self.functions: list[str] = []
+
+    def get_metric_data(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 -- parameters
+        """Answer that Lambda throttled twice."""
+        if self.refused:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "GetMetricData")
+        self.functions += [
+            query["MetricStat"]["Metric"]["Dimensions"][0]["Value"] for query in request["MetricDataQueries"]
+        ]
+        return {"MetricDataResults": [{"Id": "throttles", "Timestamps": [request["StartTime"]], "Values": [2.0]}]}
+
+
 class Logs:
     """CloudWatch Logs behind a Stubber, a trial that took its lease `since_s` ago, and its receivers' items."""
 
     def __init__(self, stubber: Stubber, client: Any, since_s: int = 30) -> None:  # noqa: ANN401 -- a boto3 client
         self.stubber = stubber
         self.clock = FakeClock(NOW_NS)
-        self.memory = MemoryServices(self.clock, aws={"logs": client}, function_prefix="stack")
+        self.memory = MemoryServices(self.clock, aws={"logs": client, "cloudwatch": Metrics()}, function_prefix="stack")
         self.ref: TrialRef = stored_trial(self.memory.services)
         self.memory.services.table.take_lease("s3#bucket", self.ref, "arn", NOW_NS - since_s * 10**9)
 
@@ -76,11 +109,15 @@ class Logs:
 
     def page(self, function: str, *requests: str, then: str = "", **asked: Any) -> None:  # noqa: ANN401 -- parameters
         """Expect a question about a function, and answer with REPORT lines."""
-        lines = [f"REPORT RequestId: {name}\tDuration: 2 ms\tBilled Duration: 3 ms" for name in requests]
-        answer: dict[str, Any] = {"events": [{"message": line} for line in lines]}
+        answer: dict[str, Any] = {"events": [{"message": self.report(name)} for name in requests]}
         expected: dict[str, Any] = {"logGroupName": f"/aws/lambda/stack-{function}", "filterPattern": PATTERN}
         expected |= {"startTime": ANY, "endTime": ANY, **asked}
         self.stubber.add_response("filter_log_events", answer | ({"nextToken": then} if then else {}), expected)
+
+    @staticmethod
+    def report(request: str) -> str:
+        """Return the REPORT line of an invocation."""
+        return f"REPORT RequestId: {request}\tDuration: 2 ms\tBilled Duration: 3 ms"
 
     def nothing(self, *functions: str) -> None:
         """Expect questions about functions without a log group."""
@@ -179,6 +216,20 @@ def test_receivers_that_left_no_line_yet_are_read_again(logs: Logs) -> None:
     assert logs.collection.seen == 2
 
 
+def test_the_log_of_a_copy_that_is_gone_is_not_waited_for(logs: Logs) -> None:
+    """The sweeper has removed both: somebody who had stopped the run waited 20 s for lines that could not come."""
+    runs = logs.memory.services.runs
+    stored_trial(logs.memory.services, small_plan("s3", target={"function": {"name": "orders", "attempts": 1}}))
+    logs.received("a", "b")
+    kept = ReportPage(function="MeasuredFunction", lines=parse_reports([{"message": logs.report("a")}]))
+    runs.put_model(layout.trial_key(logs.ref, "logs/MeasuredFunction/removed-0000.json"), kept)
+    runs.put_model(layout.trial_key(logs.ref, "removed.json"), TornDown(removed=()))
+
+    logs.nothing("the copy", *FUNCTIONS[1:], "its lines", "its lines anew")
+    assert logs.collect() is None
+    assert (logs.collection.seen, logs.collection.expected) == (1, 2)
+
+
 def test_a_token_of_another_version_begins_anew(logs: Logs) -> None:
     """A stack may be updated while a trial's logs are read: its measurement would end as failed."""
     logs.received("a")
@@ -212,6 +263,17 @@ def test_another_run_that_held_a_target_meanwhile_is_noted(logs: Logs, until_s: 
     logs.page("ReceiveEvents")
     logs.finish()
     assert logs.collection.shared == shared
+
+
+def test_a_run_before_one_that_was_stopped_has_not_shared_its_functions(logs: Logs) -> None:
+    """Its lease is gone by the time its logs are read, and the plan before it was blamed for what it cost."""
+    logs.memory.services.table.release_lease("s3#bucket", logs.ref.tag)
+    prepared = PreparedTarget(target="s3#bucket", execution_arn="arn", names=(), taken_at_ns=NOW_NS - 30 * 10**9)
+    logs.memory.services.runs.put_model(layout.trial_key(logs.ref, "made.json"), prepared)
+    logs.memory.held_until("run-9", NOW_NS - 31 * 10**9)
+    logs.page("ReceiveEvents")
+    logs.finish()
+    assert logs.collection.shared is False
 
 
 def test_a_call_ends_after_some_seconds_and_the_next_goes_on(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,19 +418,47 @@ def test_a_full_page_without_a_token_is_followed_by_time(logs: Logs, monkeypatch
 @pytest.mark.parametrize("platforms", [("lambda",), ("fargate",), ("lambda", "fargate")])
 def test_of_transfers_only_groups_of_their_platforms_are_read(platforms: tuple[str, ...]) -> None:
     """A stack without tasks has no right to ask for their group, and a refusal would fail the trial."""
-    asked: list[str] = []
-
-    class Quiet:
-        """CloudWatch Logs without a line."""
-
-        def filter_log_events(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 -- parameters
-            """Answer with nothing."""
-            asked.append(request["logGroupName"])
-            return {"events": []}
-
-    memory = MemoryServices(FakeClock(NOW_NS), aws={"logs": Quiet()}, function_prefix="stack")
+    quiet = Quiet()
+    memory = MemoryServices(FakeClock(NOW_NS), aws={"logs": quiet}, function_prefix="stack")
     plan = TransferTrial.model_validate({"experiment": "transfer", "transfers": 1, "platforms": platforms})
     assert collect_logs(CollectLogsInput(ref=stored_trial(memory.services, plan)), memory.services).done
-    assert ("/aws/ecs/stack-RunTransferTask" in asked) == ("fargate" in platforms)
-    assert "/aws/lambda/stack-SeedFiles" in asked
-    assert "/aws/lambda/stack-RunWriter" not in asked
+    assert ("/aws/ecs/stack-RunTransferTask" in quiet.asked) == ("fargate" in platforms)
+    assert "/aws/lambda/stack-SeedFiles" in quiet.asked
+    assert "/aws/lambda/stack-RunWriter" not in quiet.asked
+
+
+def metrics_of(cloudwatch: Metrics, function: dict[str, str] | None, **settings: str) -> FunctionMetrics | None:
+    """Return what is stored of a trial whose logs are empty, but for one invocation."""
+    clients: dict[str, object] = {"logs": Quiet(), "cloudwatch": cloudwatch}
+    clock = FakeClock(NOW_NS)
+    memory = MemoryServices(clock, aws=clients, function_prefix="stack", **settings)
+    ref = stored_trial(memory.services, small_plan("s3", target={"function": function} if function else {}))
+    memory.services.table.put_t4(ref.tag, "a", NOW_NS, t4_item([]))
+    done, token = False, ""
+    while not done:
+        answer = collect_logs(CollectLogsInput(ref=ref, token=token), memory.services)
+        done, token = answer.done, answer.token
+        clock.advance(LATE_NS)
+    assert set(cloudwatch.functions) <= {f"stack-measured-{ref.tag}"}
+    return memory.services.runs.get_model(layout.trial_key(ref, "logs/collection.json"), LogCollection).metrics
+
+
+def test_metrics_of_a_copy_are_read_when_its_logs_are_complete() -> None:
+    """No log line has a throttle. The trial's own count of invocations says how much CloudWatch lacks."""
+    found = present(metrics_of(Metrics(), {"name": "orders"}))
+    assert (found.throttles, found.recorded, found.until) == (2, 1, "2023-11-14T21:14:00+00:00")
+
+
+def test_metrics_that_cannot_be_read_fail_no_trial() -> None:
+    """The reason stands in their place."""
+    assert "AccessDenied" in present(metrics_of(Metrics(refused=True), {"name": "orders"})).reason
+
+
+@pytest.mark.parametrize(("function", "emulator"), [(None, ""), ({"name": "orders"}, "MiniStack 1")])
+def test_cloudwatch_is_asked_neither_of_the_stack_s_receiver_nor_on_emulators(
+    function: dict[str, str] | None, emulator: str
+) -> None:
+    """An emulator has no metrics of Lambda, and zeros would be none."""
+    cloudwatch = Metrics()
+    assert metrics_of(cloudwatch, function, emulator=emulator) is None
+    assert not cloudwatch.functions

@@ -21,6 +21,7 @@ from stepbench.report.document import Sentence, Sentences, Span, Table, plain, s
 from stepbench.report.run import trial_labels
 from stepbench.report.thresholds import describe_missed, describe_undecided
 from stepbench.report.verdicts import (
+    NOTHING_IN_COMMON,
     TERMINAL_LINES,
     caveat_lines,
     describe_few_runs,
@@ -192,7 +193,9 @@ def format_junit(found: RunComparison) -> str:
     gone = [Case(name, "is in B", "skipped", "only in A") for name in found.only_a if name not in found.broken]
     why = "it fell behind its load in B, and kept up in A"
     behind = [Case(name, "keeps up", "failed", why) for name in found.behind]
-    return to_xml([Suite("stepbench compare", (*map(_case, found.verdicts), *broken, *behind, *gone))])
+    none = [] if found.verdicts else [Case("all trials", "have a window in common", "failed", NOTHING_IN_COMMON)]
+    none = [] if broken else none
+    return to_xml([Suite("stepbench compare", (*map(_case, found.verdicts), *none, *broken, *behind, *gone))])
 
 
 def _case(verdict: Verdict) -> Case:

@@ -25,8 +25,8 @@ WIDTHS = [3.2, 2.2, 1.4]
 """The first lies widest and lowest: lines that coincide stay visible."""
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
 SHADE = "#808a94"
-LATENCY, FORMULA = "{latency}", "{formula}"
-"""Placeholders in titles, for which the page puts the name of the experiment's latency, and its two times."""
+LATENCY, FORMULA, JUDGED = "{latency}", "{formula}", "{judged}"
+"""Placeholders in titles: the name of the experiment's latency, its two times, and what the run is judged by."""
 TIMES = ["p50", "p90", "max"]
 LABELS = alt.ExprRef("labels")
 """The names in order, as the page gives them: one domain for all channels, or their legends would not merge."""

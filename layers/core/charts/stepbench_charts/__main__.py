@@ -13,7 +13,7 @@ import json
 import sys
 from typing import Any
 
-from stepbench_charts import bars, curves, over_time, transfers
+from stepbench_charts import bars, curves, linear, log_between, over_time, rate_axis, settings, time_axis, transfers
 
 
 def charts() -> dict[str, dict[str, Any]]:
@@ -31,8 +31,11 @@ def charts() -> dict[str, dict[str, Any]]:
         "step-latency": over_time.step_latency(),
         "step-rates": over_time.step_rates(),
         "step-strip": over_time.step_strip(),
-        "line-up": curves.line_up(),
+        "line-up": curves.line_up(log_between(), time_axis("y")),
+        "line-up-from-0": curves.line_up(linear(), rate_axis()),
         "heat-map": curves.heat_map(),
+        "sides": settings.sides(),
+        "memory": settings.memory(),
         "shares": bars.shares(),
         "clock": curves.clocks(),
         "transfer-sizes": transfers.size_scatter(),

@@ -11,6 +11,7 @@ from stepbench_charts import (
     DASHES,
     FORMULA,
     HIGH,
+    JUDGED,
     LABELS,
     LATENCY,
     LEADING_DIGIT,
@@ -45,7 +46,7 @@ _PERCENT_TEXT = (
     "format(100 - 100 / datum.value, '.' + max(0, ceil(log(datum.value) / LN10 - 2.0001)) + 'f') + ' %'"
 )
 _POSITIONS = [1, 2, *[10**decades for decades in range(1, 8)]]
-_SETTINGS: dict[str, Any] = {"sort": None, "title": None}
+SETTINGS: dict[str, Any] = {"sort": None, "title": None}
 """Values of a setting are in the page's order."""
 _KINDS = ["measured", "fitted law", "left out"]
 
@@ -158,18 +159,18 @@ def scaling() -> Figure:
     return framed(layers, 240, low=1, high=10, top=1)
 
 
-def line_up() -> Figure:
-    """Draw p50 against one setting: every run with its interval, a line through the means of the runs' medians."""
-    x = alt.X("value:N", **_SETTINGS, scale=alt.Scale(domain=LABELS), axis=_setting_axis())
-    y = alt.Y("p50_ms:Q", scale=log_between(), axis=time_axis("y"), title=f"p50, {LATENCY}")
+def line_up(scale: alt.Scale, axis: alt.Axis) -> Figure:
+    """Draw what is judged against one setting: every run with its interval, a line through the means of the runs."""
+    x = alt.X("value:N", **SETTINGS, scale=alt.Scale(domain=LABELS), axis=setting_axis())
+    y = alt.Y("judged:Q", scale=scale, axis=axis, title=JUDGED)
     offset = alt.XOffset("repeat:O", scale=alt.Scale(paddingOuter=1))
-    tooltip = tooltips({"value:N": "setting", "trial:N": None, "words:N": "p50"})
+    tooltip = tooltips({"value:N": "setting", "trial:N": None, "words:N": JUDGED})
     through = named("means").mark_line(strokeWidth=1.5, opacity=0.6, clip=True).encode(x=x, y=y)
     bars = (
         named("runs")
-        .transform_filter("isValid(datum.low_ms)")
+        .transform_filter("isValid(datum.low)")
         .mark_rule(strokeWidth=3, opacity=0.45, clip=True, style="box")
-        .encode(x=x, xOffset=offset, y=alt.Y("low_ms:Q", scale=log_between()), y2="high_ms:Q")
+        .encode(x=x, xOffset=offset, y=alt.Y("low:Q", scale=scale), y2="high:Q")
     )
     dots = named("runs").mark_point(size=55, filled=True, opacity=1, clip=True, style="dot")
     touched = touch(ring("runs").encode(x=x, xOffset=offset, y=y, tooltip=tooltip), "value", "trial", shown=1)
@@ -178,21 +179,21 @@ def line_up() -> Figure:
 
 
 def heat_map() -> Figure:
-    """Draw p50 against two settings, as colour and as text; a combination without a median has text only."""
-    x = alt.X("column:N", **_SETTINGS, scale=alt.Scale(domain=LABELS), axis=_setting_axis())
+    """Draw what is judged against two settings, as colour and as text; one without a value has text only."""
+    x = alt.X("column:N", **SETTINGS, scale=alt.Scale(domain=LABELS), axis=setting_axis())
     rows = alt.Scale(domain=alt.ExprRef("rows"))
-    y = alt.Y("row:N", **_SETTINGS, scale=rows, axis=alt.Axis(labelLimit=90))
+    y = alt.Y("row:N", **SETTINGS, scale=rows, axis=alt.Axis(labelLimit=90))
     scale = alt.Scale(type="log", scheme="viridis", domain=[LOW, TOP])
-    color = alt.Color("p50_ms:Q", title="p50 (ms)", scale=scale, legend=None)
-    tooltip = [*tooltips({"column:N": "across", "row:N": "down", "words:N": "p50"}), alt.Tooltip("runs:Q")]
-    tiles = named("cells").transform_filter("isValid(datum.p50_ms)").mark_rect(stroke=None)
+    color = alt.Color("judged:Q", title=JUDGED, scale=scale, legend=None)
+    tooltip = [*tooltips({"column:N": "across", "row:N": "down", "words:N": JUDGED}), alt.Tooltip("runs:Q")]
+    tiles = named("cells").transform_filter("isValid(datum.judged)").mark_rect(stroke=None)
     written = [
         named("cells")
         .transform_filter(alt.FieldEqualPredicate(field="ink", equal=ink))
         .mark_text(fontSize=12, color=color_code)
         for ink, color_code in (("light", "#ffffff"), ("dark", "#000000"))
     ]
-    none = named("cells").transform_filter("!isValid(datum.p50_ms)").mark_text(fontSize=11, style="phase-name")
+    none = named("cells").transform_filter("!isValid(datum.judged)").mark_text(fontSize=11, style="phase-name")
     cells = named("cells").mark_rect(color=SHADE).encode(x=x, y=y, tooltip=tooltip)
     touched = touch(cells, "column", "row", shown=0.4, nearest=False)
     texts = [each.encode(x=x, y=y, text="words:N") for each in (*written, none)]
@@ -200,5 +201,6 @@ def heat_map() -> Figure:
     return framed(layers, MATRIX_ROW_PX, labels=[], rows=[], low=0.1, top=1)
 
 
-def _setting_axis() -> alt.Axis:
+def setting_axis() -> alt.Axis:
+    """Return the axis of a setting's values."""
     return alt.Axis(labelAngle=0, labelOverlap=True, labelLimit=90)

@@ -29,7 +29,8 @@ const readyNs = now();
 const initNs = readyNs - importedNs;
 const asleep = new Int32Array(new SharedArrayBuffer(4));
 // Last, since it is no part of the function's own init.
-const table = place ? new (await import('./table.mjs')).ResultsTable(place, trial, process.env) : null;
+const opened = place ? await import('./table.mjs').catch(() => null) : null;
+const table = opened && attempt(() => new opened.ResultsTable(place, trial, process.env));
 let used = false;
 let unfinished = null; // ends the last invocation, should its event loop run empty first
 
@@ -89,13 +90,14 @@ function finish(t5, { common, records, begun }, context, waits, error, result) {
   const lines = endLines(common, t5, error, result, records);
   const print = () => lines.forEach(write);
   if (!table || !waits) return print();
-  const put = table.put(t5, context.awsRequestId, [begun, ...lines], context.getRemainingTimeInMillis());
+  const remainingMs = attempt(() => context.getRemainingTimeInMillis()) ?? 0;
+  const put = table.put(t5, context.awsRequestId, [begun, ...lines], remainingMs);
   return put.then((taken) => taken || attempt(print));
 }
 
 // Go on once the table has answered, and at once if nothing waits for it.
-function after(waiting, step) {
-  return waiting ? waiting.then(step) : step();
+function after(ended, step) {
+  return ended ? ended.then(step) : step();
 }
 
 // An error's type as the runtime reports it, and its stack without this layer's frames.
@@ -112,11 +114,13 @@ function typeOf(error) {
 function call(t4, event, context, callback) {
   if (unfinished) process.removeListener('beforeExit', unfinished);
   const invocation = attempt(() => begin(t4, event, context));
+  let waiting = null; // for the table, which has the lines of the first end
   const end = (t5, waits, error, result) => {
-    if (unfinished !== exit) return null; // only the first end counts
+    if (unfinished !== exit) return waiting; // only the first end counts, and a later one comes after it
     process.removeListener('beforeExit', exit);
     unfinished = null;
-    return attempt(() => finish(t5, invocation, context, waits, error, result));
+    waiting = attempt(() => finish(t5, invocation, context, waits, error, result));
+    return waiting;
   };
   const exit = () => end(now(), false, isAsync ? 'Runtime.NodeJsExit' : '', null);
   const settle = (t5, waits, error) => end(t5, waits, attempt(() => typeOf(error)) ?? 'handled', null);
@@ -126,8 +130,8 @@ function call(t4, event, context, callback) {
     const calledBack = (error, result, ...rest) => {
       const t5 = now();
       const fine = error === undefined || error === null;
-      const waiting = fine ? end(t5, true, '', result) : settle(t5, true, error);
-      return after(waiting, () => callback(error, result, ...rest));
+      const ended = fine ? end(t5, true, '', result) : settle(t5, true, error);
+      return after(ended, () => callback(error, result, ...rest));
     };
     const result = own(event, context, ...(callback === undefined ? [] : [calledBack]));
     if (typeof result?.then !== 'function') {
@@ -142,8 +146,9 @@ function call(t4, event, context, callback) {
         }),
     );
   } catch (error) {
-    settle(now(), false, error);
-    throw error;
+    return after(settle(now(), false, error), () => {
+      throw error;
+    });
   }
 }
 

@@ -96,9 +96,10 @@ MEASURED = _load(HANDLER)
 SANDBOX = Sandbox(IMPORTED_NS, time_ns())
 TABLE: ResultsTable | None = None
 if PLACE:  # last, since it is no part of the function's own init
-    from stepbench_measuring.table import ResultsTable
+    with contextlib.suppress(Exception):  # else lines are written
+        from stepbench_measuring.table import ResultsTable
 
-    TABLE = ResultsTable(PLACE, TRIAL, os.environ)
+        TABLE = ResultsTable(PLACE, TRIAL, os.environ)
 
 
 def handler(event: Any, context: Any) -> Any:  # noqa: ANN401 -- whatever the function takes and returns
@@ -133,10 +134,11 @@ def _end(t5_ns: int, invocation: Invocation | None, context: Any, error: str, re
         if invocation is None:
             return
         lines = end_lines(invocation.common, t5_ns, error, result, invocation.records)
-        if TABLE is not None:
-            limit_s = TABLE.limit_s(context.get_remaining_time_in_millis())
-            if TABLE.put(t5_ns, context.aws_request_id, [invocation.begun, *lines], limit_s):
-                return
+        with contextlib.suppress(Exception):  # whatever it is, the lines are written
+            if TABLE is not None:
+                limit_s = TABLE.limit_s(context.get_remaining_time_in_millis())
+                if TABLE.put(t5_ns, context.aws_request_id, [invocation.begun, *lines], limit_s):
+                    return
         for line in lines:
             _write(line)
 

@@ -117,7 +117,7 @@ def _read(read: Any, record: Any, identity: str) -> str:  # noqa: ANN401 -- see 
 
 def _s3(record: Any, _identity: str) -> str:  # noqa: ANN401 -- see delivered
     stored = record["s3"]["object"]
-    time, version = quote(record.get("eventTime", "")), quote(stored.get("versionId", ""))
+    time, version = quote(record.get("eventTime") or ""), quote(stored.get("versionId") or "")
     return f"[{quote(stored['key'])},{quote(record['eventName'])},{time},{version}]"
 
 
@@ -126,7 +126,7 @@ def _dynamodb(record: Any, identity: str) -> str:  # noqa: ANN401 -- see deliver
     keys = ",".join([quote(_text(value)) for value in change["Keys"].values()])
     image = change.get("NewImage")
     text = _text(image[identity])[:IDENTITY_CHARS] if identity and image and identity in image else ""
-    created, number = change.get("ApproximateCreationDateTime", 0), change.get("SequenceNumber", "")
+    created, number = change.get("ApproximateCreationDateTime") or 0, change.get("SequenceNumber") or ""
     return f"[{quote(record['eventName'])},[{keys}],{quote(text)},{created:.17g},{quote(number)}]"
 
 

@@ -112,7 +112,7 @@ class ResultsTable:
         try:
             for part, text in enumerate(parts(lines)):
                 self._send(self._item(t5_ns, request, part, text.decode()), t5_ns // 10**9, now + limit_s)
-        except (OSError, HTTPException, ValueError):
+        except Exception:  # noqa: BLE001 -- also what a library of the function's, which has patched http.client, raises
             self._connection.close()
             self._resume_at = monotonic() + PAUSE_S
             return False

@@ -197,6 +197,27 @@ async def test_a_role_that_may_not_log_is_refused(scene: Scene) -> None:
     assert scene.left(tag) == []
 
 
+async def test_only_a_layer_that_puts_its_lines_needs_the_results_table(scene: Scene) -> None:
+    """The role has to be allowed keys of lines, and needs no others; the copy knows where the table is."""
+    scene.make()
+    copy, tag = scene.copy(records="table")
+    with pytest.raises(PlanError, match="may not dynamodb:PutItem for a copy"):
+        await copy.ensure()
+    assert scene.left(tag) == []
+
+    put = {"Effect": "Allow", "Action": "dynamodb:PutItem", "Resource": "*"}
+    keys = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": "lines#*"}}
+    logs = {"Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"], "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [{**put, "Condition": keys}, logs]})
+    scene.iam.put_role_policy(RoleName=scene.name, PolicyName="own", PolicyDocument=document)
+    await copy.ensure()
+    found = scene.client.get_function_configuration(FunctionName=copy.arn)["Environment"]["Variables"]
+    assert found["STEPBENCH_RESULTS_TABLE"].endswith(f"/{scene.settings.results_table}")
+    while not await copy.remove():
+        pass
+    await copy.close()
+
+
 async def test_a_function_that_is_not_there_is_refused(scene: Scene) -> None:
     """A misspelt name is a mistake in the plan: to try again would find nothing either."""
     scene.make()

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 from tests.samples.estimates import present
-from tests.samples.finished_trials import PHASES
-from tests.samples.measured_functions import RETRY_S, MeasuredTrial
+from tests.samples.finished_trials import PHASES, AnalysedTrial
+from tests.samples.measured_functions import BATCH, FUNCTION, RETRY_S, MeasuredTrial
 
 from stepbench.analysis.thresholds import judge
 from stepbench.contracts.identity import EventId
+from stepbench.contracts.invocations import FunctionMetrics
 from stepbench.contracts.threshold_grammar import parse_threshold
-from stepbench.records.formats.second_sources import RefusedDeliveries, RefusedDelivery
+from stepbench.records.formats.function_lines import Begin, End, Invocation
+from stepbench.records.formats.platform_lines import platform_item
+from stepbench.records.formats.second_sources import LogCollection, RefusedDeliveries, RefusedDelivery
 from stepbench.records.storage import layout
+from stepbench.workload.arrivals import phase_offsets_ns
 
 WINDOWS = [{"name": name, "from_s": 0, "to_s": 10} for name in ("one", "two")]
 _ERRORS = (
@@ -39,6 +43,52 @@ class RetryingTrial(MeasuredTrial):
         self._invoke(1, number, after_s=RETRY_S if number == 4 else 0)
 
 
+class ManyErrorsTrial(MeasuredTrial):
+    """Each batch fails, by five types of errors."""
+
+    def _invoke_measured(self, number: int) -> None:
+        self._invoke(1, number, error="AAABBCCDE"[number % 9])
+
+
+PLATFORM = {"name": "orders", "times": "platform", "attempts": 1}
+OVERLAPPING = 7
+"""Of the measured events; its invocation begins after the next event was sent."""
+
+
+class PlatformTrial(AnalysedTrial):
+    """Its invocations name no event; each begins 20 ms after an event was due, 30 before the next, but for one."""
+
+    def __init__(self) -> None:
+        super().__init__(store="s3", target={"function": PLATFORM}, drain_limit_s=60)
+        for phase in (0, 1):
+            self.records.plan_phase(phase)
+            due_ns = phase_offsets_ns(self.plan, phase, 0) + self.records.start_of(phase)
+            self.records.rows(phase, due_ns)
+            for number, at_ns in enumerate(due_ns.tolist()):
+                late_ms = 60 if (phase, number) == (1, OVERLAPPING) else 20
+                self._invoke(f"r-{phase}-{number}", at_ns + late_ms * 10**6)
+
+    def _invoke(self, request: str, t4_ns: int) -> None:
+        begin = Begin(trial=self.records.ref.tag, request=request, t4=t4_ns, sandbox="s", batch=0)
+        end = End(trial=begin.trial, request=request, t4=t4_ns, t5=t4_ns + 4 * 10**6)
+        item = present(platform_item(Invocation(begin=begin, end=end)))
+        self.records.services.table.put_t4(begin.trial, request, t4_ns, item)
+
+
+def test_events_without_a_latency_of_their_own_are_counted_and_said() -> None:
+    """Two could be each other's: they are in no quantile of the trigger, and in those of the handler."""
+    summary = PlatformTrial().result().summary
+    (window,), accounting = summary.windows, present(summary.accounting)
+    caveats = {caveat.kind: caveat for caveat in summary.caveats}
+    assert (accounting.received, accounting.lost, accounting.unpaired, accounting.processed) == (200, 0, 2, 200)
+    assert (window.n, window.latency_ms.max, window.lost) == (198, 19.98, 0)
+    handler = present(window.handler)
+    assert (handler.handler_ms.n, handler.handler_ms.p50.value, handler.invocations) == (200, 4, 200)
+    assert caveats["unpaired_events"].text.startswith("2 of 240 events that arrived have no latency of their own")
+    assert caveats["unpaired_events"].windows == (0,)
+    assert "whole milliseconds" in caveats["platform_times"].text
+
+
 @pytest.fixture(scope="module")
 def texts() -> dict[str, str]:
     """Return the trial's caveats by kind."""
@@ -48,6 +98,12 @@ def texts() -> dict[str, str]:
 def test_errors_are_counted_by_type_in_invocations(texts: dict[str, str]) -> None:
     """A partial failure is none, though four of its events are among those that failed; what never ended is one."""
     assert texts["handler_errors"] == _ERRORS
+
+
+def test_of_many_types_of_errors_the_most_frequent_are_named_and_the_others_counted() -> None:
+    """An ellipsis hides whether it stands for one or for a thousand."""
+    (text,) = (each.text for each in ManyErrorsTrial().result().summary.caveats if each.kind == "handler_errors")
+    assert "(A 8, C 4, B 4, and 4 of 2 other types)" in text
 
 
 def test_windows_that_overlap_count_each_invocation_and_event_once() -> None:
@@ -111,3 +167,22 @@ def test_what_lambda_gave_up_is_counted_once_among_what_was_never_processed() ->
 def test_what_was_processed_twice_calls_for_an_idempotent_function(texts: dict[str, str]) -> None:
     """One batch of ten was delivered again though it had been processed."""
     assert texts["processed_twice"].startswith("Processed again, after the first time: 10 events")
+
+
+@pytest.mark.parametrize(
+    ("function", "remedy"),
+    [({}, "Raise the account's concurrency"), ({"reserved_concurrency": 5}, "Raise target.function.reserved_con")],
+)
+def test_throttles_are_a_doubt_with_what_limits_the_function(function: dict[str, int], remedy: str) -> None:
+    """Latency is the wait for concurrency then, and neither the trigger's nor the function's."""
+    trial = MeasuredTrial(target={"function": {**FUNCTION, **function}, "batch_size": BATCH})
+    for throttles in (0, 3):
+        metrics = FunctionMetrics(until="2023-11-14T22:16:00+00:00", throttles=throttles)
+        collection = LogCollection(every=1, expected=1, seen=1, metrics=metrics)
+        trial.memory.services.runs.put_model(layout.trial_key(trial.ref, "logs/collection.json"), collection)
+        summary = trial.result().summary
+        assert summary.function_metrics == metrics
+        found = [caveat for caveat in summary.caveats if caveat.kind == "throttled"]
+        assert len(found) == bool(throttles)
+    assert found[0].text.startswith("Lambda throttled the measured function 3 times up to 2023-11-14 22:16:00 UTC")
+    assert found[0].remedy.startswith(remedy)

@@ -106,6 +106,17 @@ def test_an_emulated_store_is_labelled_and_its_quirks_named() -> None:
     assert trial.result().summary.provider == "MiniStack 1.5.33"
 
 
+def test_memory_and_snap_start_have_no_effect_on_an_emulator() -> None:
+    """A matrix over them would compare this machine with itself."""
+    function = {"name": "orders", "memory_mib": 512, "snap_start": True}
+    trial = Trial(store="dynamodb", target={"function": function}).finish()
+    assert "setting_without_effect" not in trial.kinds()
+    noted = {"provider": "MiniStack 1.5.33", "emulated": True}
+    trial.memory.services.runs.put_json(layout.trial_key(trial.ref, "provider.json"), noted)
+    found = {each.setting for each in trial.result().summary.caveats if each.kind == "setting_without_effect"}
+    assert found == {"target.function.memory_mib", "target.function.snap_start"}
+
+
 def test_damaged_records_are_unrecorded_and_named() -> None:
     """One bad object; the trial's other records stand."""
     trial = Trial().finish()

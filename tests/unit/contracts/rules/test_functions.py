@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 from tests.samples.refusals import Refused, check_trial
 
-from stepbench.contracts.function import MOST_LOGGED_EVENTS, MeasuredFunction
+from stepbench.contracts.function import MOST_LOGGED_EVENTS, MOST_TABLED_EVENTS, MeasuredFunction
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.trial import DRAIN_LIMIT_S
 
 UNTIL = {"metric": "p50", "relative_width": 0.1, "max_events": 1_000}
 PHASE = {"name": "only", "load": [{"rate_per_s": 10, "count": 100}]}
+
+
+BY_PLATFORM = {"times": "platform"}
+STREAM = {"store": "dynamodb", "batch_size": 1, "function": {"name": "orders", **BY_PLATFORM}}
 
 
 def trial(store: str = "s3", function: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -35,12 +39,38 @@ def trial(store: str = "s3", function: dict[str, Any] | None = None, **fields: A
             "a measured function's are read from its log",
         ),
         (
+            trial(
+                function={"records": "table"},
+                phases=[{"name": "only", "load": [{"rate_per_s": 1_000, "count": MOST_TABLED_EVENTS + 1}]}],
+            ),
+            "phases",
+            "a measured function's are read from the results table",
+        ),
+        (trial(function={"records": "table", "times": "own"}), "target.function.records", "does not go with times"),
+        (trial(function={"records": "table", "snap_start": True}), "target.function.records", "no credentials"),
+        (
             trial(phases=[{**PHASE, "load": [{"rate_per_s": 10, "duration_s": 60}], "until": UNTIL}]),
             "phases[0].until",
             "looks at arrivals during the load",
         ),
         (trial(function={"code": "./app"}), "target.function", "has code and name"),
         (trial(function={"handler": "app.handler"}), "target.function.handler", "is the function's own"),
+        (
+            {"target": {"store": "dynamodb", "function": {"name": "orders", "times": "platform"}}, "phases": [PHASE]},
+            "target.batch_size",
+            "lets an invocation have several events",
+        ),
+        (
+            trial("dynamodb", BY_PLATFORM) | {"target": {**STREAM, "filter": {"eventName": ["INSERT"]}}},
+            "target.filter",
+            "holds events back",
+        ),
+        (trial(function=BY_PLATFORM, record={"matching_share": 0.5}), "record.matching_share", "holds events back"),
+        (
+            trial(function=BY_PLATFORM, record={"operation": "update", "distinct_keys": 9}),
+            "record.operation",
+            "writes records before the load",
+        ),
         (
             trial(function={"name": None, "code": "./app", "handler": "a.h", "runtime": "java21", "times": "own"}),
             "target.function.runtime",
@@ -75,3 +105,9 @@ def test_a_function_is_called_by_its_name_or_its_handler() -> None:
     """In sentences, where the place of its package would say nothing."""
     assert MeasuredFunction(name="orders:live").described == "orders:live"
     assert MeasuredFunction(code="./app", handler="app.handler").described == "app.handler"
+
+
+def test_the_table_takes_more_events_than_a_log_that_is_read_page_by_page() -> None:
+    """Half a million are a million lines in a log, and half of that beside the table."""
+    phases = [{"name": "only", "load": [{"rate_per_s": 1_000, "count": MOST_LOGGED_EVENTS + 1}]}]
+    TrialPlan.model_validate(trial(function={"records": "table"}, phases=phases))

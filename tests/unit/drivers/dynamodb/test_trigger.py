@@ -131,6 +131,14 @@ def test_a_mapping_without_filter_queue_or_window_names_none_of_them() -> None:
     assert {"FilterCriteria", "DestinationConfig", "MaximumBatchingWindowInSeconds"} & request.keys() == set()
 
 
+def test_a_mapping_asks_for_partial_failures_unless_nothing_would_show_them() -> None:
+    """Lambda's own lines say whether an invocation failed, and nothing of its response."""
+    for times, partial in (("layer", True), ("own", True), ("platform", False)):
+        target = DynamoDbTarget(store="dynamodb", batch_size=1, function={"name": "orders", "times": times})
+        request = mapping_request(target, "stream", "function", "")
+        assert ("FunctionResponseTypes" in request) == partial
+
+
 @given(st.text(), st.text())
 def test_any_key_and_value_survive_the_body(key: str, value: str) -> None:
     """The body is written by template; what json reads back is what the receiver gets."""

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from stepbench.contracts.function import MeasuredFunction
-from stepbench.drivers.receivers.source import copy_request, needed_rights, package_configuration, source_problems
+from stepbench.drivers.receivers.source import (
+    copy_request,
+    logging_config,
+    needed_rights,
+    package_configuration,
+    source_problems,
+)
 
 ARN = "arn:aws:lambda:eu-west-1:000000000000"
 LAYER = f"{ARN}:layer:Measuring:3"
@@ -106,6 +112,15 @@ def test_a_function_that_prints_its_times_itself_may_have_what_is_in_the_layers_
     assert request["Environment"]["Variables"] == {**OWN_WRAPPER["Variables"], "STEPBENCH_TRIAL": "t"}
 
 
+def test_lambdas_own_lines_have_times_of_their_own_as_json() -> None:
+    """At the level INFO, which both lines have; a layer's lines are text like the function's."""
+    platform, layer = (MeasuredFunction(name="orders", times=times) for times in ("platform", "layer"))
+    expected = {"LogFormat": "JSON", "SystemLogLevel": "INFO", "LogGroup": "group"}
+
+    assert logging_config(platform, "group") == expected
+    assert logging_config(layer, "group") == {"LogFormat": "Text", "LogGroup": "group"}
+
+
 @pytest.mark.parametrize("change", [{"PackageType": "Image", "Runtime": None}, {"Environment": {"Error": {}}}])
 def test_what_cannot_be_copied_is_refused_whoever_prints_its_times(change: dict[str, Any]) -> None:
     """An image, and variables that nobody can read."""
@@ -121,6 +136,14 @@ def test_lambda_polls_a_stream_with_the_functions_own_role() -> None:
     assert of_streams["arn:dynamodb:table/stream/any"][1] == "dynamodb:GetRecords"
     assert of_streams["*"] == ("dynamodb:ListStreams",)
     assert of_streams["arn:sqs:stream"] == ("sqs:SendMessage",)
+
+
+def test_only_a_layer_that_puts_its_lines_needs_the_results_table() -> None:
+    """A role that logs alone is enough for all others."""
+    for store in ("s3", "dynamodb"):
+        assert "arn:results" not in needed_rights(store, "arn:logs:group", "arn:table", ())
+        needed = needed_rights(store, "arn:logs:group", "arn:table", (), "arn:results")
+        assert needed["arn:results"] == ("dynamodb:PutItem",)
 
 
 def test_a_package_has_what_the_plan_says_or_a_default() -> None:

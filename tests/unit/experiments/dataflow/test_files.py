@@ -14,12 +14,10 @@ from tests.samples.finished_dags import FinishedDags, fork_rows
 
 from stepbench.contracts.tasks import ExportRecordsInput
 from stepbench.experiments.dataflow import files
-from stepbench.experiments.dataflow.files import FILES, describe_dag_columns
+from stepbench.experiments.dataflow.files import FILES
 from stepbench.loading import Run
 from stepbench.records.storage import layout
 from stepbench.stages.export_records import export_records
-
-PAGE = Path(__file__).parents[4] / "docs/records.md"
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +76,6 @@ def test_files_say_what_they_hold(tables: dict[str, Any]) -> None:
         assert json.loads(schema.metadata[b"dags"])[0]["name"] == "fork"
         assert [field.name for field in schema] == [column.name for column in file.columns]
         assert all(field.metadata[b"unit"] and field.metadata[b"description"] for field in schema)
-
-
-def test_the_page_has_the_texts_that_the_files_carry() -> None:
-    """Two descriptions of a column would drift apart; paste `describe_dag_columns()` where this fails."""
-    assert f"\n\n{describe_dag_columns()}\n" in PAGE.read_text("utf-8")
 
 
 def test_a_run_hands_them_out_as_tables(tables: dict[str, Any], tmp_path: Path) -> None:

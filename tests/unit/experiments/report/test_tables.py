@@ -3,10 +3,12 @@ from __future__ import annotations
 import csv
 import io
 
+from tests.samples.estimates import present
 from tests.samples.results import sample_results, sample_summary
 
 from stepbench.contracts.documents import Failure
 from stepbench.contracts.experiment import QUANTILES
+from stepbench.contracts.threshold_grammar import parse_judge
 from stepbench.experiments.report.tables import (
     CSV_COLUMNS,
     MEASURES,
@@ -39,6 +41,17 @@ def test_each_number_of_the_summary_has_a_row_with_its_interval_or_the_reason_wh
         p50 = found[str(trial.index), "latency_ms", "p50"]
         assert (float(p50["low"]), p50["reason"]) == (window.latency_ms.p50.low, "")
         assert found[str(trial.index), "lateness_ms", "max"]["value"] == str(window.lateness_ms.max)
+
+
+def test_a_windows_first_row_is_what_the_run_is_judged_by() -> None:
+    """A pipeline that reads the file need not know which of its rows the plan meant."""
+    rows = read(render_csv(SUMMARY.model_copy(update={"judge": parse_judge("response p90")})))
+    for trial in SUMMARY.trials:
+        first = next(row for row in rows if row["trial"] == str(trial.index))
+        assert (first["measure"], first["statistic"]) == ("judged", "response p90")
+        own = present(trial.windows[0].response_trigger_ms).p90.value
+        assert first["value"] == ("" if own is None else str(own))
+    assert "judged" not in {row["measure"] for row in read(render_csv(SUMMARY))}
 
 
 def test_a_trial_without_a_window_has_a_row_that_says_why() -> None:

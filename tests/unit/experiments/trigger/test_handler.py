@@ -9,11 +9,17 @@ from tests.samples.estimates import present
 from tests.samples.measured_functions import MeasuredTrial
 from tests.samples.results import changed, sample_manifest, sample_results, sample_summary
 
-from stepbench.contracts.invocations import Redelivered
+from stepbench.contracts.invocations import FunctionMetrics, Redelivered
 from stepbench.contracts.measures import Estimate
 from stepbench.experiments.report.page import render_page
 from stepbench.experiments.report.tables import render_csv
-from stepbench.experiments.trigger.handler import describe_handler, describe_try, handler_sections, handler_tables
+from stepbench.experiments.trigger.handler import (
+    describe_handler,
+    describe_metrics,
+    describe_try,
+    handler_sections,
+    handler_tables,
+)
 from stepbench.report import document as doc
 from stepbench.report.run import run_view, window_rows
 from stepbench_tools.printing import render_markdown
@@ -147,3 +153,53 @@ def test_a_name_is_text(result: TrialResult) -> None:
     named = changed(result, windows=(window.model_copy(update={"handler": handler}),), function=evil)
     page = render_page(sample_summary([named]), [named], sample_manifest())
     assert evil not in page
+
+
+METRICS = FunctionMetrics(
+    until="2023-11-14T22:16:00+00:00",
+    recorded=42,
+    invocations=42,
+    throttles=1,
+    dropped=0,
+    oldest_event_ms=1900,
+    most_at_once=5,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {},
+            "up to 2023-11-14 22:16:00 UTC: 1 throttle, 0 events dropped, the oldest event 1,900 ms old, 5 at once",
+        ),
+        ({"recorded": 50}, "It had 42 of 50 invocations by then: what happened later is not in these numbers."),
+        ({"until": ""}, "CloudWatch had no value yet when the trial ended."),
+        ({"until": "", "reason": "AccessDenied."}, "could not be read: AccessDenied."),
+    ],
+)
+def test_what_cloudwatch_had_is_said_with_up_to_when(
+    summary: RunSummary, result: TrialResult, changes: dict[str, object], text: str
+) -> None:
+    """A last minute that has not come is no minute without throttles."""
+    found = METRICS.model_copy(update=changes)
+    measured = summary.trials[0].model_copy(update={"function_metrics": found, "emulated": False})
+    page = render_page(summary.model_copy(update={"trials": (measured,)}), [result], sample_manifest())
+    assert text in describe_metrics(measured)
+    assert text in page
+
+
+def test_on_emulators_it_is_not_measured(summary: RunSummary) -> None:
+    """Nothing is not zero."""
+    emulated = summary.trials[0].model_copy(update={"emulated": True})
+    assert describe_metrics(emulated).endswith("were not measured here: emulators have no metrics of Lambda.")
+
+
+def test_csv_has_cloudwatch_s_numbers_by_trial(summary: RunSummary) -> None:
+    """With up to when they are."""
+    measured = summary.trials[0].model_copy(update={"function_metrics": METRICS})
+    lines = render_csv(summary.model_copy(update={"trials": (measured,)})).splitlines()
+    assert any(line.endswith(",cloudwatch,throttles,count,1,,,until 2023-11-14T22:16:00+00:00") for line in lines)
+    assert any(
+        line.endswith(",cloudwatch,oldest_event_ms,max,1900.0,,,until 2023-11-14T22:16:00+00:00") for line in lines
+    )

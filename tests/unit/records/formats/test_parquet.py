@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from stepbench.experiments.dataflow.files import FILES
-from stepbench.records.export import describe_event_columns, events_file
+from stepbench.records.export import events_file
 from stepbench.records.formats.parquet import ABOUT_FILE, Column, FileSchema, FileWriter
 from stepbench.records.storage.transfer_datasets import TRANSFERS
 
-PAGE = Path(__file__).parents[4] / "docs/records.md"
 ALL = [events_file(arrive=True), events_file(arrive=False), *FILES.values(), TRANSFERS]
 FILE = FileSchema(
     (
@@ -37,11 +36,6 @@ def written(folder: Path, *parts: int) -> pq.ParquetFile:
             writer.add_rows(ROWS[first:end])
     assert writer.written == 10
     return pq.ParquetFile(path)
-
-
-def test_the_page_has_the_texts_that_the_file_carries() -> None:
-    """Two descriptions of one column would drift apart; paste `describe_event_columns()` where this fails."""
-    assert PAGE.read_text("utf-8").endswith(f"\n\n{describe_event_columns()}\n")
 
 
 @pytest.mark.parametrize("file", ALL)

@@ -12,7 +12,10 @@ from tests.samples.records import column_header, etcd_plan, read_item, run_of, w
 
 from stepbench.errors import AccountingError
 from stepbench.records.formats.columns import ColumnFile
+from stepbench.records.formats.function_lines import Begin, End, Invocation
+from stepbench.records.formats.platform_lines import platform_item
 from stepbench.records.formats.t4 import Entry
+from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.join.grid import build_grid
 from stepbench.records.join.trial import account, check, join
 from stepbench.records.storage.layout import attempt_id
@@ -54,6 +57,26 @@ def joined(items: Sequence[T4Item], *, processing: bool = True) -> Joined:
     rows = writer_rows([START_NS + PACE_NS * number for number in range(EVENTS)])
     file = ColumnFile(column_header(last=True), rows)
     return join(grid, [attempt_id(0, 0, 0, 0)], [file], items, DRAIN_MS * MS, processing=processing)
+
+
+def by_order(items: Sequence[T4Item], stream_attempts: int = 0) -> Joined:
+    """Join the four with invocations that name none of them."""
+    grid = build_grid(etcd_plan(EVENTS), {0: START_NS})
+    rows = writer_rows([START_NS + PACE_NS * number for number in range(EVENTS)])
+    file, started = ColumnFile(column_header(last=True), rows), [attempt_id(0, 0, 0, 0)]
+    return join(grid, started, [file], items, DRAIN_MS * MS, processing=True, by_order=stream_attempts)
+
+
+def unnamed(at_ms: int, took_ms: int, request: str, error: str = "") -> T4Item:
+    """Return an invocation as Lambda's own lines show it."""
+    begin = Begin(trial="t", request=request, t4=START_NS + at_ms * MS, sandbox="s", batch=0)
+    end = (
+        None
+        if took_ms is None
+        else End(trial="t", request=request, t4=begin.t4, t5=begin.t4 + took_ms * MS, error=error)
+    )
+    item = present(platform_item(Invocation(begin=begin, end=end)))
+    return parse_item({**item, "sk": begin.key})
 
 
 def processing(items: Sequence[T4Item]) -> Processing:
@@ -175,3 +198,60 @@ def test_repeated_deliveries_are_kept_with_their_items(size: int) -> None:
     found = processing([invocation(500 + number, 1, 2) for number in range(size)])
     assert found.repeated_event.tolist() == [2] * (size if size > 1 else 0)
     assert found.repeated_item.size == found.repeated_event.size
+
+
+CANARY = unnamed(-500, 3, "canary")
+
+
+def test_invocations_that_name_no_event_are_of_those_whose_turn_it_was() -> None:
+    """Each began 50 ms after an event was due, and 50 ms before the next; the canary was before all."""
+    found = by_order([CANARY, *(unnamed(50 + 100 * event, 3, f"r-{event}") for event in range(EVENTS))])
+    own = present(found.processing)
+    assert found.t4_ns.tolist() == [START_NS + (50 + 100 * event) * MS for event in range(EVENTS)]
+    assert own.handler_ns.tolist() == [3 * MS] * EVENTS
+    assert (bool(found.unpaired.any()), found.canaries, found.unmatched) == (False, 1, 0)
+    assert account(found, found.offered).processed == EVENTS
+
+
+def test_events_whose_invocations_could_be_each_others_arrive_without_times() -> None:
+    """Two are due before either starts: both are there, and neither is lost; the others are as ever."""
+    items = [unnamed(150, 3, "a"), unnamed(170, 3, "b"), unnamed(250, 3, "c"), unnamed(350, 3, "d")]
+    found = by_order(items)
+    books = account(found, found.offered)
+    assert found.unpaired.tolist() == [True, True, False, False]
+    assert found.timed.tolist() == [False, False, True, True]
+    assert (books.received, books.unpaired, books.lost, books.processed) == (4, 2, 0, 4)
+
+
+def test_one_of_several_that_is_lost_is_counted_and_not_named() -> None:
+    """Of the last three two have started: which, nobody knows."""
+    found = by_order([unnamed(50, 3, "a"), unnamed(260, 3, "b"), unnamed(350, 3, "c")])
+    books = account(found, found.offered)
+    assert found.unpaired.tolist() == [False, True, True, True]
+    assert (books.received, books.unpaired, books.lost) == (3, 2, 1)
+
+
+def test_an_invocation_too_many_is_no_event_s_and_puts_the_others_in_doubt() -> None:
+    """An event came twice under two ids."""
+    found = by_order(
+        [*(unnamed(50 + 100 * event, 3, f"r-{event}") for event in range(EVENTS)), unnamed(360, 3, "more")]
+    )
+    assert found.unmatched == 1
+    assert found.unpaired.all()
+
+
+def test_a_try_that_another_one_follows_has_failed_whatever_its_lines_say() -> None:
+    """Lambda keeps the request id of an asynchronous invocation, and not all its lines tell errors."""
+    found = by_order([unnamed(50, 3, "a"), unnamed(60_050, 3, "a"), unnamed(150, 3, "b"), unnamed(250, 3, "c", "E")])
+    own = present(found.processing)
+    assert own.failed.tolist() == [1, 0, 1, 0]
+    assert own.tries_before.tolist() == [1, 0, 0, 0]
+    assert own.processed_ns[0] == 60_053 * MS
+
+
+def test_a_stream_s_failed_event_comes_again_under_another_id() -> None:
+    """And is the same event as long as it is the only one."""
+    found = by_order([unnamed(20, 3, "a", "E"), unnamed(50, 3, "b"), unnamed(150, 3, "c")], stream_attempts=3)
+    own = present(found.processing)
+    assert not found.unpaired[:2].any()
+    assert (own.failed.tolist(), own.processed_ns[0]) == ([1, 0, 0, 0], 53 * MS)

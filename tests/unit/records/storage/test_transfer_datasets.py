@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +22,6 @@ from stepbench.records.storage.transfer_datasets import (
     append,
     columns_of,
     decode_transfers,
-    describe_transfer_columns,
     encode_transfers,
     read_files,
     read_span,
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-PAGE = Path(__file__).parents[4] / "docs/datasets.md"
 _NS = st.integers(0, 2**62)
 ROWS = st.builds(
     row,
@@ -99,11 +96,6 @@ def test_a_file_of_another_version_is_refused() -> None:
     pq.write_table(pa.table({"run_id": ["a"]}), sink)
     with pytest.raises(CorruptRecordsError, match="has schema none of transfers, and this version reads 1"):
         decode_transfers(sink.getvalue(), "x.parquet")
-
-
-def test_the_page_has_the_texts_that_the_file_carries() -> None:
-    """Two descriptions of a column would drift apart; paste `describe_transfer_columns()` where this fails."""
-    assert PAGE.read_text("utf-8").endswith(f"\n\n{describe_transfer_columns()}\n")
 
 
 @settings(max_examples=30, deadline=None)

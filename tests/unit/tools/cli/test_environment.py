@@ -144,13 +144,15 @@ def test_invoke_says_which_answered(
     monkeypatch.setattr(session, "local_session", lambda *_: nullcontext(SimpleNamespace(stack=None)))
     monkeypatch.setattr(invoking, "invoke_steps", invoke_steps)
     monkeypatch.setattr(sam_local, "sam_local", in_docker)
+    monkeypatch.setattr(invoking, "torn_down", lambda *_: nullcontext())
     assert main(["invoke", "RunWriter", *options]) == bool(error)
     said = capsys.readouterr()
-    assert said.out.startswith("RunWriter ")
+    assert said.out.startswith("ValidatePlan ")
     assert (error or "answered") in said.out
-    assert error or json.loads(said.out.partition("\n")[2]) == {"ends": "\x1b[2J"}
+    answer = said.out.partition("\nRunWriter ")[2].partition("\n")[2]
+    assert error or json.loads(answer) == {"ends": "\x1b[2J"}
     assert "\x1b" not in said.out
-    assert f"{int(not error)} of 1 answered without an error" in said.err
+    assert f"{0 if error else 4} of 4 answered without an error" in said.err
     assert asked == restricted
 
 

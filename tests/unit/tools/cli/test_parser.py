@@ -23,7 +23,7 @@ from stepbench_tools.local.running import RunAbandonedError
     ("error", "said"),
     [
         (LocalEnvironmentError("etcd does not start"), "stepbench: etcd does not start\n"),
-        (NoCredentialsError(), "stepbench: AWS: Unable to locate credentials\n"),
+        (NoCredentialsError(), "stepbench: AWS: no credentials are set; set AWS_PROFILE"),
         (NoRegionError(), "stepbench: AWS: no region is set; set AWS_DEFAULT_REGION"),
         (
             ModuleNotFoundError("No module named 'rich'"),

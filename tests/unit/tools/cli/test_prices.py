@@ -93,6 +93,15 @@ def test_what_has_no_price_is_refused_before_anything_is_asked(capsys: pytest.Ca
     assert "ec2:TYPE" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("refresh", [(), ("--refresh",)])
+def test_a_misspelt_region_is_refused(capsys: pytest.CaptureFixture[str], refresh: tuple[str, ...]) -> None:
+    """Its prices were us-east-1's, and nothing is asked of AWS."""
+    assert main(["prices", "--region", "eu-wets-1", *refresh]) == 2
+    assert '--region: is no region of AWS that is known here (got "eu-wets-1"). Did you mean "eu-west-1"?' in (
+        capsys.readouterr().err
+    )
+
+
 def test_the_table_says_whose_price_it_is_and_whether_it_is_confirmed(capsys: pytest.CaptureFixture[str]) -> None:
     """Somebody budgets by it."""
     assert main(["prices", "--region", "eu-west-1"]) == 0

@@ -1,4 +1,4 @@
-"""`docs/console.md` shows the machines and the presets as they are."""
+"""Pages show the machines, the presets and the columns of files as they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.statemachines.conftest import MACHINES, load_machine
 
 from stepbench.planning import find_plan, parse_plan
 from stepbench.planning.requests import parse_request, requested_plan
-from stepbench_tools.documents.pages import draw_machine, updated
+from stepbench_tools.documents.pages import PARTS, draw_machine, updated
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs/console.md").read_text()
@@ -33,9 +33,17 @@ ASKED_AGAIN = {
 }
 
 
-def test_the_page_is_current() -> None:
-    """If not: `python -m stepbench_tools.documents.pages docs/console.md`."""
-    assert updated(PAGE, ROOT) == PAGE
+@pytest.mark.parametrize("name", ["console.md", "records.md", "datasets.md"])
+def test_a_page_is_current(name: str) -> None:
+    """If not: `python -m stepbench_tools.documents.pages docs/NAME`."""
+    page = (ROOT / "docs" / name).read_text()
+    assert updated(page, ROOT) == page
+
+
+def test_every_generated_part_stands_in_a_page() -> None:
+    """Without its marks it would grow old there unnoticed."""
+    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    assert set(re.findall(r"<!-- begin (\S+) -->", pages)) == PARTS.keys()
 
 
 def test_a_machine_is_drawn_with_its_loops_errors_and_boxes() -> None:
@@ -82,8 +90,9 @@ def test_every_preset_has_an_input_that_is_accepted() -> None:
 
 
 def test_other_inputs_of_the_page_are_accepted_too() -> None:
-    """A preset with changes, and a plan of one's own."""
+    """Presets with changes, and a plan of one's own."""
     shown = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
-    with_changes, own = (requested_plan(parse_request(given))[0] for given in shown)
-    assert with_changes != parse_plan(find_plan(shown[0]["plan"]))
+    *with_changes, own = (requested_plan(parse_request(given))[0] for given in shown)
+    for changed, given in zip(with_changes, shown, strict=False):
+        assert changed != parse_plan(find_plan(given["plan"]))
     assert own.name == "mine"

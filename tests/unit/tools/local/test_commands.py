@@ -19,21 +19,24 @@ from stepbench.compiled import processor
 from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.plan import Plan
 from stepbench.errors import PlanError
+from stepbench.experiments.estimates import estimate
 from stepbench.load.machine_speed import check_cores
 from stepbench.planning import expanded, parse_plan
-from stepbench.planning.wall_time import LOCAL
+from stepbench.planning.wall_time import AWS, LOCAL
 from stepbench.records.storage import layout
 from stepbench_tools.local import commands
 from stepbench_tools.local.commands import Ending, Options, Runner, run_here
 from stepbench_tools.local.executions import new_run_id
 from stepbench_tools.local.paths import Paths
 from stepbench_tools.local.processes import ProcessId
+from stepbench_tools.local.running import RunOutcome
 from stepbench_tools.local.session import LocalSession, parameters
 from stepbench_tools.local.state import EnvironmentState, Server
 from stepbench_tools.local.store_list import runnable_part, skipped_trials
 from stepbench_tools.local.streams import message_console
 
 if TYPE_CHECKING:
+    from stepbench_tools.local.executions import Executions
     from stepbench_tools.local.stack import Stack
 
 PHASES = [{"name": "p", "load": [{"rate_per_s": 20, "count": 200}]}]
@@ -213,6 +216,23 @@ def test_what_cannot_run_is_told_however_quiet_a_run_is_to_be(
     runner = Runner(stack, Options(out=tmp_path, quiet=quiet), LOCAL, console, console, session)
     assert runner.run_all([plan({"store": "etcd"})]) == Ending.NOT_WHOLE
     assert capsys.readouterr().err == "etcd is skipped: no wheel\nnothing of p can run here\n"
+
+
+def test_a_run_is_estimated_by_where_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report that is rendered here, as of a run that was stopped twice, had AWS's estimate for a local run."""
+    began: list[Executions] = []
+
+    def execute(executions: Executions, *_: object, **_options: object) -> RunOutcome:
+        began.append(executions)
+        return RunOutcome("r", tmp_path, None)
+
+    monkeypatch.setattr(commands, "execute", execute)
+    own, console = plan({"store": "s3"}), Console(file=StringIO())
+    for overheads in (AWS, LOCAL):
+        Runner(cast("Stack", None), Options(out=tmp_path), overheads, console, console).run_one(own)
+        (spec,) = began.pop().run.specs
+        assert spec.estimate_usd == estimate(spec.plan, overheads.assumed).total_usd
+    assert estimate(spec.plan, AWS.assumed).total_usd != spec.estimate_usd
 
 
 def test_the_machines_speed_is_looked_at_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,10 +270,11 @@ def paths(tmp_path: Path) -> Paths:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch, paths: Paths) -> RunStore:
-    """Return a bucket with three runs, one of them fetched, and a sample's."""
+    """Return a bucket with three runs, one of them fetched and one not over, and a sample's."""
     runs = MemoryServices(FakeClock(now_ns=0)).services.runs
     for run_id in ("by-api", "by-dashboard", "fetched", "sample-run"):
         runs.put_json(layout.run_key(run_id, "plan.json"), {})
+    runs.put_json(layout.run_key("by-api", "summary.json"), {})
     note_fetched(paths.data, "fetched")
     monkeypatch.setattr(fetching, "_results", lambda _paths: runs)
     return runs
@@ -290,11 +291,15 @@ def test_it_is_said_how_many_runs_are_gone_with_the_environment(paths: Paths) ->
 
 @pytest.mark.usefixtures("runs")
 def test_on_request_they_are_fetched_and_then_there_is_none(paths: Paths, tmp_path: Path) -> None:
-    """Each goes to its folder, as `stepbench report` would put it."""
+    """Each goes to its folder, as `stepbench report` would put it; one that was killed is no finished run."""
     said: list[str] = []
     save_or_name(paths, said.append, out=tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["by-api", "by-dashboard"]
-    assert [line.split()[0] for line in said] == ["fetched", "fetched"]
+    folder = tmp_path / "out"
+    assert said == [
+        f"fetched {folder / 'by-api'}",
+        f"fetched what there is of {folder / 'by-dashboard'}: the run was not over",
+    ]
     save_or_name(paths, said.append, keep=True)
     assert len(said) == 2
 

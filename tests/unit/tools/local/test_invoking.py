@@ -29,6 +29,8 @@ from stepbench_tools.local.invoking import (
     new_run_id,
     read_event,
     sample_event,
+    torn_down,
+    with_needed,
 )
 from stepbench_tools.local.stack import StackError
 
@@ -101,9 +103,49 @@ def test_functions_are_chosen_by_name_and_in_that_order() -> None:
         Step("receive_events.dynamodb", 5),
     ]
     assert chosen_steps([]) == list(STEPS)
-    assert (new_run_id(["RunWriter"]), new_run_id([]).startswith(f"{SAMPLE_RUN}-2")) == (SAMPLE_RUN, True)
+    assert new_run_id().startswith(f"{SAMPLE_RUN}-2")
     with pytest.raises(PlanError, match=r'Did you mean "RunWriter"\? There are .*, ValidatePlan, '):
         chosen_steps(["ScaleTarget", "RunWritr"])
+
+
+@pytest.mark.parametrize(
+    ("named", "whole"),
+    [
+        ("ValidatePlan", "ValidatePlan"),
+        ("ReceiveEvents", "ReceiveEvents"),
+        ("RenderReport", "ValidatePlan RenderReport"),
+        ("WatchChanges", "ValidatePlan PrepareTarget WatchChanges"),
+        ("RunWriter AwaitTarget", "ValidatePlan PrepareTarget PlanPhase RunWriter AwaitTarget"),
+        ("RunVideoTask", "ValidatePlan PrepareTarget MakeVideoInput RunVideoTask"),
+        ("PrepareTarget RunWriter PrepareTarget", "ValidatePlan PrepareTarget PlanPhase RunWriter PrepareTarget"),
+    ],
+)
+def test_a_function_is_invoked_after_those_that_it_needs(named: str, whole: str) -> None:
+    """Alone, it found no document of its trial, or no store that was ready for it."""
+    steps = with_needed(chosen_steps(named.split()))
+    assert [step.function for step in steps] == whole.split()
+
+
+def test_all_steps_have_what_they_need() -> None:
+    """Each stands behind it in the order of a run, so nothing is added."""
+    assert with_needed(STEPS) == list(STEPS)
+
+
+@pytest.mark.parametrize(("stored", "left"), [(True, 2), (True, invoking.TEAR_DOWN_TRIES), (False, 0)])
+def test_a_trial_is_torn_down_whatever_happens(*, stored: bool, left: int) -> None:
+    """A sample that holds a target keeps the next run waiting; one that never began needs nothing."""
+    called: list[tuple[str, Any]] = []
+
+    def call(function: str, event: dict[str, Any]) -> dict[str, bool]:
+        called.append((function, event["ref"]["trial"]))
+        return {"done": len(called) > left}
+
+    runs = SimpleNamespace(find_bytes=lambda _key: b"{}" if stored else None)
+    stack = cast("Any", SimpleNamespace(**vars(STACK), call=call, runs=runs))
+    error = StackError if left == invoking.TEAR_DOWN_TRIES else KeyboardInterrupt
+    with pytest.raises(error), torn_down([Step("prepare_target", 1), Step("watch_changes", 1)], stack, SAMPLES):
+        raise KeyboardInterrupt
+    assert called == [("TearDownTargetFunction", 1)] * min(left + stored, invoking.TEAR_DOWN_TRIES)
 
 
 def test_a_failure_is_told_and_the_next_is_asked() -> None:

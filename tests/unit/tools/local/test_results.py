@@ -15,6 +15,8 @@ from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError
 from stepbench.report.caveats import caveat_groups
 from stepbench.report.summary import RunFacts, TrialStore, missing_result, summarise
+from stepbench.report.verdicts import NOTHING_IN_COMMON
+from stepbench_tools.cli import main
 from stepbench_tools.local.results import compare, find_run, read_summary, rerender, select, sentences
 
 if TYPE_CHECKING:
@@ -169,7 +171,6 @@ def test_a_trial_that_failed_can_be_named(out: Path) -> None:
     [
         ("none", "one", "RUN", "is neither a run's folder nor a run below"),
         ("one#s3", "two", "A", "whose trials are: etcd, redis"),
-        ("one", "other", "B", "has nothing to compare with A: s3, dsql in B, etcd, redis in A"),
     ],
 )
 def test_what_cannot_be_compared_is_bad_input(out: Path, a: str, b: str, path: str, words: str) -> None:
@@ -179,6 +180,17 @@ def test_what_cannot_be_compared_is_bad_input(out: Path, a: str, b: str, path: s
     (problem,) = refused.value.problems
     assert problem.path == path
     assert words in problem.message
+
+
+def test_runs_without_a_window_in_common_do_not_pass(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No regression was shown, but a pipeline must not take that for a good candidate; nor for bad input."""
+    assert main(["compare", "one", "other", "--out", str(out)]) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith(f"{NOTHING_IN_COMMON}; not in B: etcd, redis\n")
+    assert "Only in B: s3, dsql" in said.out
+    assert "RUN#TRIAL" in said.err
+    assert main(["compare", "one", "other", "--out", str(out), "--format", "junit"]) == 1
+    assert 'failures="1"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

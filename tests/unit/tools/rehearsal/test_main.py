@@ -78,6 +78,18 @@ def test_without_a_region_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("nobody")
+def test_without_credentials_it_is_bad_input_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It looked like a rehearsal that had failed."""
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setattr("boto3.session.Session.get_credentials", lambda _: None)
+    assert command.main([]) == command.BAD_INPUT
+    assert "AWS_PROFILE: gives no credentials (got nothing). Set AWS_PROFILE" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("nobody")
 def test_a_profile_that_sends_calls_elsewhere_is_no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What an emulator does must never be taken for AWS's doing, wherever its address stands."""
     config = tmp_path / "config"

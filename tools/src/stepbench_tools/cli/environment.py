@@ -161,21 +161,34 @@ def down(options: argparse.Namespace) -> int:
 
 def invoke(options: argparse.Namespace) -> int:
     """Invoke functions with their sample events, and say which answered."""
-    from stepbench_tools.local.invoking import chosen_steps, event_maker, invoke_steps, new_run_id, read_event
+    from stepbench_tools.local.invoking import (
+        chosen_steps,
+        event_maker,
+        invoke_steps,
+        new_run_id,
+        read_event,
+        torn_down,
+        with_needed,
+    )
     from stepbench_tools.local.sam_local import sam_local
     from stepbench_tools.local.session import local_session
     from stepbench_tools.local.streams import interruptible
 
     paths, notify = clone_paths(), messages(options)
-    steps, run_id = chosen_steps(options.functions), new_run_id(options.functions)
+    named = chosen_steps(options.functions)
     own = read_event(options.event, options.functions) if options.event else None
+    make_event = event_maker(paths.root, new_run_id(), own)
+    steps = named if own is not None else with_needed(named)
     answers = []
     with interruptible(), local_session(paths, notify) as session:
         docker = options.docker or options.restricted
-        with sam_local(paths, session, restricted=options.restricted) if docker else nullcontext() as call:
-            for answer in invoke_steps(steps, session.stack, event_maker(paths.root, run_id, own), call):
+        with (
+            sam_local(paths, session, restricted=options.restricted) if docker else nullcontext() as call,
+            torn_down(steps, session.stack, make_event) if own is None else nullcontext(),
+        ):
+            for answer in invoke_steps(steps, session.stack, make_event, call):
                 write(str(answer))
-                if options.functions and answer.asked and not answer.error:
+                if options.functions and answer.step in named and answer.asked and not answer.error:
                     write(json.dumps(answer.value, indent=1))
                 answers.append(answer)
     asked = [answer for answer in answers if answer.asked]
@@ -273,8 +286,8 @@ COMMANDS = (
                 "functions",
                 metavar="FUNCTION",
                 nargs="*",
-                help="RunWriter, or ReceiveEvents.dynamodb for another source; in this order, for the run sample-run, "
-                "whose plan ValidatePlan stores (default: all, in the order of a run, for a run of their own)",
+                help="RunWriter, or ReceiveEvents.dynamodb for another source; in this order, each after the functions "
+                "that it needs (default: all, in the order of a run)",
             ),
             argument(
                 "--event",

@@ -224,4 +224,8 @@ def _is_of_botocore(error: Exception) -> bool:
 def _describe(error: Exception) -> str:
     if type(error).__name__ == "NoRegionError":
         return "no region is set; set AWS_DEFAULT_REGION, or a region in your profile"
+    if type(error).__name__ == "NoCredentialsError":
+        from stepbench_tools.local.stack import CREDENTIALS_REMEDY
+
+        return f"no credentials are set; {CREDENTIALS_REMEDY}"
     return str(error)

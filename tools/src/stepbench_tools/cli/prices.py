@@ -25,6 +25,7 @@ def prices(options: argparse.Namespace) -> int:
     """Print the region's prices; with --refresh after asking AWS for all of them."""
     from stepbench.costs.prices import price_table
 
+    _refuse_unknown(options.region)
     if not options.refresh:
         write(_text(price_table(), options.region))
         return OK
@@ -38,6 +39,19 @@ def prices(options: argparse.Namespace) -> int:
         messages(options)(f"nothing is written: AWS has answered no price of {options.region}")
     write_errors(*problems)
     return NOT_DONE if problems else OK
+
+
+def _refuse_unknown(region: str) -> None:
+    """Refuse what is no region: the prices of us-east-1 would be taken for those of a misspelt one."""
+    import boto3
+
+    from stepbench.contracts.base import near_miss
+
+    session = boto3.session.Session()
+    known = {name for part in session.get_available_partitions() for name in session.get_available_regions("ec2", part)}
+    if region not in known:
+        remedy = f"{near_miss(region, sorted(known))}Name one such as eu-central-1; a newer boto3 may know more."
+        raise PlanError([Problem("--region", f'"{region}"', "is no region of AWS that is known here", remedy)])
 
 
 def _refreshed(options: argparse.Namespace) -> tuple[PriceTable, int, list[str]]:
@@ -84,7 +98,7 @@ def _text(table: PriceTable, region: str) -> str:
         note = "" if row.confirmed else ", not confirmed"
         place = "" if own else f"{DEFAULT_REGION}'s price; "
         lines.append(
-            f"{key:<{width}}  {unit_price(row.usd):<13} a {row.unit:<16} {row.date}  {place}{row.source}{note}"
+            f"{key:<{width}}  {unit_price(row.usd):<13} per {row.unit:<16} {row.date}  {place}{row.source}{note}"
         )
     return "\n".join(lines)
 

@@ -1,8 +1,8 @@
 """
-The generated parts of pages: drawings of the state machines, presets by question, costs, and the stack's parameters.
+The generated parts of pages: drawings of the state machines, presets by question, costs, parameters, columns of files.
 
-`python -m stepbench_tools.documents.pages docs/console.md docs/costs.md docs/parameters.md` writes them anew, between
-marks in the pages; tests hold the pages against them. The drawings are Mermaid's flow charts, which GitHub renders, in
+`python -m stepbench_tools.documents.pages docs/console.md …` writes them anew, between marks in the pages; tests hold
+the pages against them. The drawings are Mermaid's flow charts, which GitHub renders, in
 the reader's own theme, and which show in a diff what has changed.
 """
 
@@ -22,11 +22,14 @@ from stepbench.costs import prices
 from stepbench.costs.prices import HOURS_PER_MONTH, bill, line
 from stepbench.costs.standing import DEFAULT_TYPES, NETWORK, Deployment, standing
 from stepbench.digits import count, dollars
+from stepbench.experiments.dataflow.files import describe_dag_columns
 from stepbench.experiments.estimates import budgeted, estimate
 from stepbench.experiments.trigger.catalogue import feature_rows, store_catalogue
 from stepbench.planning.expansion import expanded
 from stepbench.planning.presets import find_plan, list_plans, preset_directory, questions
 from stepbench.planning.reading import parse_plan
+from stepbench.records.export import describe_event_columns
+from stepbench.records.storage.transfer_datasets import describe_transfer_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -254,6 +257,9 @@ PARTS: Mapping[str, Callable[[Path], Iterable[str]]] = {
     "presets": lambda _root: _presets(),
     "parameters": _parameters,
     "features": lambda _root: _features(),
+    "dag-columns": lambda _root: [describe_dag_columns()],
+    "event-columns": lambda _root: [describe_event_columns()],
+    "transfer-columns": lambda _root: [describe_transfer_columns()],
 }
 """Lines by the name of their mark."""
 

@@ -128,7 +128,7 @@ class Runner:
             self.warn(f"nothing of {plan.name} can run here")
             return None, Ending.NOT_WHOLE
         self._prepare(plan, runnable, run_id, skipped)
-        run = RunSpec(run_id, expand(runnable, run_id), datetime.now(UTC))
+        run = RunSpec(run_id, expand(runnable, run_id, self.overheads.assumed), datetime.now(UTC))
         document = runnable.model_dump(mode="json", exclude_none=True)
         self.notify(f"run {run_id}")
         with progress_display(self.console, self.overheads) as show, self._utilisation(runnable), self._load(runnable):

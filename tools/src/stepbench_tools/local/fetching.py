@@ -227,7 +227,9 @@ def save_or_name(paths: Paths, notify: Callable[[str], None], *, out: Path | Non
         left = [] if runs is None else unfetched(runs, paths.data)
         if runs is not None and out is not None:
             for run_id in left:
-                notify(f"fetched {fetch(runs, run_id, out)}")
+                folder = fetch(runs, run_id, out)
+                whole = (folder / SUMMARY).exists()
+                notify(f"fetched {folder}" if whole else f"fetched what there is of {folder}: the run was not over")
                 note_fetched(paths.data, run_id)
             return
     except (BotoCoreError, ClientError, StepbenchError) as error:

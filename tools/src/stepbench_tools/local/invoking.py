@@ -7,6 +7,7 @@ Samples are in `events/`: `tasks` has one a function, `sources` one for each fur
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -20,10 +21,12 @@ from botocore.exceptions import ClientError
 
 from stepbench.contracts.base import near_miss
 from stepbench.contracts.identity import TAG_CHARS, run_tag, trial_tag
+from stepbench.contracts.plan import TrialRef
 from stepbench.errors import LocalEnvironmentError, PlanError, Problem
 from stepbench.records.storage import layout
 from stepbench_tools.local.processes import wait_until
 from stepbench_tools.local.stack import StackError
+from stepbench_tools.local.streams import shielded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,12 +35,13 @@ if TYPE_CHECKING:
 
 SAMPLE_RUN = "sample-run"
 PUSH, PULL, CLOCK, TRANSFER, DAGS, NONE = range(6)
-"""The trials of the plan in `validate_plan`'s sample; `NONE` is not in it: what nobody has sent arrives in no trial."""
+"""The trials of the plan in `validate_plan`'s sample; `NONE` is not in it, for what needs no trial."""
 LEAD_S, CONTAINER_LEAD_S = 3, 30
 """A writer is called so long before its load begins; a container takes seconds to start."""
 READY_S = 600
 WATCH_LIMIT_S = 120
 THROTTLED_TRIES = 10
+TEAR_DOWN_TRIES = 4
 
 Json = dict[str, Any]
 Invoke = Callable[[str, Json], Any]
@@ -67,7 +71,8 @@ class Step(NamedTuple):
 
 
 _ORDER = (
-    (PUSH, "sweep_targets.schedule validate_plan await_turn prepare_target await_target scale_target plan_phase"),
+    (NONE, "sweep_targets.schedule"),
+    (PUSH, "validate_plan await_turn prepare_target await_target scale_target plan_phase"),
     (PUSH, "run_writer check_precision measure_utilisation"),
     (NONE, "receive_events receive_events.dynamodb receive_events.postgresql"),
     (PUSH, "await_arrivals collect_logs analyse_trial export_records tear_down_target"),
@@ -76,12 +81,17 @@ _ORDER = (
     (TRANSFER, "prepare_target seed_files refresh_sandboxes run_transfer export_records tear_down_target"),
     (DAGS, "prepare_target make_input make_video_input make_learning_input"),
     (DAGS, "run_task run_video_task run_learning_task end_dataflow tear_down_target"),
-    (PUSH, "render_report conclude_run http_api report_dataset sweep_targets drop_results"),
-    (PUSH, "bootstrap_dsql bootstrap_dsql.role"),
+    (PUSH, "render_report conclude_run"),
+    (NONE, "http_api report_dataset sweep_targets drop_results bootstrap_dsql bootstrap_dsql.role"),
 )
-"""The first sweep is also for what an interrupted `invoke` has left."""
+"""The first sweep is also for what a killed `invoke` has left."""
 STEPS = tuple(Step(sample, trial) for trial, samples in _ORDER for sample in samples.split())
 """They are in the order in which a run calls them; what is no state stands where its trial is."""
+_NEEDED = {
+    **dict.fromkeys(("run_writer", "check_precision", "measure_utilisation"), "plan_phase"),
+    **{f"run_{kind}task": f"make_{kind}input" for kind in ("", "video_", "learning_")},
+}
+"""Beside the trial's documents and a prepared store."""
 
 
 class Answer(NamedTuple):
@@ -122,6 +132,26 @@ def chosen_steps(names: Sequence[str]) -> list[Step]:
     return [known[name] for name in names] or list(STEPS)
 
 
+def with_needed(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps with those before them that each needs."""
+    whole: list[Step] = []
+    for step in steps:
+        needed = () if step in whole else _needed(step)
+        whole += [each for each in needed if each not in whole and each != step]
+        whole.append(step)
+    return whole
+
+
+def _needed(step: Step) -> tuple[Step, ...]:
+    if step.trial == NONE:
+        return ()
+    of_trial = [each.sample for each in STEPS if each.trial == step.trial]
+    number = of_trial.index(step.sample)
+    prepared = of_trial.index("prepare_target") < number <= of_trial.index("tear_down_target")
+    samples = [*["prepare_target"] * prepared, _NEEDED.get(step.sample, "")]
+    return (Step("validate_plan"), *(Step(sample, step.trial) for sample in samples if sample))
+
+
 def read_event(file: str, names: Sequence[str]) -> Json:
     """
     Return the event of a file, or with - of stdin.
@@ -151,9 +181,9 @@ def event_maker(root: Path, run_id: str, own: Json | None = None) -> Callable[[S
     return lambda step, lead_s: sample_event(root, step, run_id, datetime.now(UTC), lead_s)
 
 
-def new_run_id(names: Sequence[str]) -> str:
-    """Return the run that named functions share from command to command; all together have one of their own."""
-    return SAMPLE_RUN if names else f"{SAMPLE_RUN}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+def new_run_id() -> str:
+    """Return a run for one command: the trials of the last one have ended, and no function works for them again."""
+    return f"{SAMPLE_RUN}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
 
 
 def sample_event(root: Path, step: Step, run_id: str, now: datetime, lead_s: int = LEAD_S) -> Json:
@@ -208,6 +238,33 @@ def invoke_steps(
         except StackError as failed:
             error = str(failed).removeprefix(f"{step.function}Function: ")
         yield Answer(step, error, time.monotonic() - began_s, value=value)
+
+
+@contextlib.contextmanager
+def torn_down(steps: Sequence[Step], stack: Stack, make_event: Callable[[Step, int], Json]) -> Iterator[None]:
+    """
+    Have the steps' trials torn down at the end, also after an interrupt: a target that is held keeps runs waiting.
+
+    Raises:
+        StackError: something of a trial is left, or still runs.
+    """
+    try:
+        yield
+    finally:
+        with shielded():
+            for trial in dict.fromkeys(step.trial for step in steps if step.sample == "prepare_target"):
+                _tear_down(Step("tear_down_target", trial), stack, make_event)
+
+
+def _tear_down(step: Step, stack: Stack, make_event: Callable[[Step, int], Json]) -> None:
+    event = make_event(step, LEAD_S)
+    if stack.runs.find_bytes(layout.trial_key(TrialRef.model_validate(event["ref"]), "trial.json")) is None:
+        return
+    for _ in range(TEAR_DOWN_TRIES):
+        if _call(step, event, stack, stack.call)["done"]:
+            return
+    message = f"trial {step.trial} of {event['ref']['run_id']} still runs; `stepbench sweep` removes it once it is over"
+    raise StackError(message)
 
 
 def _call(step: Step, event: Json, _stack: Stack, invoke: Invoke) -> Any:  # noqa: ANN401 -- JSON

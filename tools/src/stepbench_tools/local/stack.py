@@ -39,6 +39,9 @@ RUNS_TABLE, API_URL = "RunsTableName", "ApiUrl"
 REQUIRED = (BENCHMARK, TRIAL, RESULTS_TABLE, RESULTS_BUCKET, RUNS_TABLE)
 
 
+CREDENTIALS_REMEDY = "set AWS_PROFILE to a profile that has some, or log in (`aws configure`, `aws sso login`)"
+
+
 class StackError(StepbenchError):
     """There is no such stack, or it is none of ours, or one of its functions failed."""
 

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from stepbench import digits
 from stepbench.contracts.experiment import HEADLINE_QUANTILES
-from stepbench.experiments.report.headline import describe_media, headline_tables
+from stepbench.experiments.report.headline import describe_choices, headline_tables
 from stepbench.planning.wall_time import Overheads
 from stepbench.progress import Snapshot, activity, fitted_lines, line, share_done
 from stepbench.report.costs import cost_sentences
@@ -61,7 +61,7 @@ def headline(summary: RunSummary, width: int) -> Group:
     """
     parts: list[RenderableType] = [Text(f"{summary.run_id}: {summary.status}", style="italic")]
     parts += [Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in threshold_lines(summary)]
-    parts += [Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in describe_media(summary)]
+    parts += [Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in describe_choices(summary)]
     everything, missing = "", set[str]()
     for table in headline_tables(summary):
         headings, rows = table.headings("terminal"), [_row(table, row) for row in table.rows]

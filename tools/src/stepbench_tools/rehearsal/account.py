@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.errors import PlanError, Problem
 from stepbench.stages.drop_results import empty_bucket
 from stepbench_tools.local.sam import emulator_account
-from stepbench_tools.local.stack import Stack, client, emulator_session, open_stack
+from stepbench_tools.local.stack import CREDENTIALS_REMEDY, Stack, client, emulator_session, open_stack
 from stepbench_tools.rehearsal.judges import Deletion
 
 if TYPE_CHECKING:
@@ -69,14 +69,17 @@ def find_account(emulator: str) -> Account:
     Return the account of the environment's credentials, or the emulator of this name at AWS_ENDPOINT_URL.
 
     Raises:
-        PlanError: there is no region, or a profile sends calls to what is not AWS without saying so.
-        botocore.exceptions.BotoCoreError: no credentials, or nobody answers.
+        PlanError: there are no credentials or no region, or a profile sends calls to what is not AWS without saying so.
+        botocore.exceptions.BotoCoreError: nobody answers.
     """
     endpoint = os.environ.get(ENDPOINT)
     session = emulator_session() if endpoint else boto3.session.Session()
     if not (region := session.region_name):
         remedy = "Set it, or a region in your profile."
         raise PlanError([Problem("AWS_DEFAULT_REGION", "nothing", "names no region", remedy)])
+    if session.get_credentials() is None:
+        remedy = f"{CREDENTIALS_REMEDY[:1].upper()}{CREDENTIALS_REMEDY[1:]}."
+        raise PlanError([Problem("AWS_PROFILE", "nothing", "gives no credentials", remedy)])
     sts = client(session, "sts", endpoint)
     host = str(sts.meta.endpoint_url).partition("//")[2].partition("/")[0]
     if endpoint is None and not host.endswith(_AWS_SUFFIXES):

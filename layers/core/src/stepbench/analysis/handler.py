@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.analysis.latency import NS_PER_MS, handler_time, to_processed
+from stepbench.analysis.latency import NS_PER_MS, Elapsed, as_ms, collect, handler_time, to_processed
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.chart_data import HandlerPoint
 from stepbench.contracts.invocations import Redelivered
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from stepbench.records.join.processing import Processing
 
 _INIT_PURPOSE = 40
+FURTHER_APART = (
+    "Offer fewer a second, so that each write comes 25 ms or more after the function began with the one before, or let "
+    'the function print its times itself (target.function.times: "own").'
+)
+"""What to do about events whose invocations cannot be distinguished by their order."""
 NEVER_ENDED = "never ended"
 """Among errors, what they are called that ended without a word: killed at their timeout, or with their sandbox."""
 
@@ -129,10 +134,13 @@ def _invocations(events: Joined, found: Processing, scheduled: NDArray[np.int64]
 
 
 def _handler_latency(events: Joined, window: MeasuredWindow) -> Latency:
-    """Return the handler time of the events that arrived: what waits for the function is not in it."""
-    arrived = events.arrived[window.acknowledged - events.first]
-    values_ms = window.values_ms(handler_time)[arrived]
-    return window.sample(values_ms, events=window.acknowledged[arrived], queued=False).latency()
+    """Return the handler time of the events that arrived, paired or not: what waits for the function is not in it."""
+    own = window.scheduled - events.first
+    arrived = (events.acknowledged & events.arrived)[own]
+    chosen, (times_ns, has) = own[arrived], handler_time(events)
+    ended = Elapsed(times_ns[chosen], None if has is None else has[chosen])
+    values_ms = as_ms(collect(lambda _: ended, [(events, np.ones(chosen.size, np.bool_))], chosen.size))
+    return window.sample(values_ms, events=window.scheduled[arrived], queued=False).latency()
 
 
 def _redelivered(events: Joined, processed: NDArray[np.int64]) -> tuple[Redelivered, ...]:

@@ -15,16 +15,19 @@ from stepbench.analysis.thresholds import latency_of, of_latency
 from stepbench.contracts.across_trials import Effect
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.thresholds import COST, OF_KINDS, SHARED, THROUGHPUT
+from stepbench.contracts.thresholds import COST, OF_KINDS, SHARED, THROUGHPUT, Judge
 from stepbench.stats.over_runs import MIN_RUNS, mean_over_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepbench.contracts.cost import Part
     from stepbench.contracts.measures import KindName, WindowResult
     from stepbench.contracts.result import TrialSummary
-    from stepbench.contracts.thresholds import Judge, Shared
+    from stepbench.contracts.thresholds import Shared
 
+MEDIAN = Judge(statistic="p50")
+"""What figures of settings show of a run that is judged by nothing."""
 ONE_COST = "a cost has an interval over three runs or more"
 NOT_MEASURED = "not measured"
 WHOLE_TRIALS = "known of whole trials alone"
@@ -44,22 +47,25 @@ def judged_over_runs(judge: Judge, runs: Sequence[tuple[TrialSummary, WindowResu
     if (shared := _shared(judge)) is not None:
         return _nothing(NOT_MEASURED) if _never_arrives(shared, windows) else share(shared, Runs(windows))
     found = runs_judged(judge, Runs(windows, None, [cost_per_million(trial) for trial, _ in runs]))
-    if len(found) == 1:
-        return found[0]
-    if judge.statistic in QUANTILES:
-        return mean_over_runs(found)
-    return mean_over_runs([each.model_copy(update={"low": each.value, "high": each.value}) for each in found])
+    return mean_over_runs(found) if judge.statistic in QUANTILES and len(found) > 1 else mean_of_exact(found)
 
 
-def cost_per_million(trial: TrialSummary) -> Estimate:
-    """Return the dollars of store and trigger for a million events that the trial sent, warm-up included."""
+def mean_of_exact(runs: Sequence[Estimate]) -> Estimate:
+    """Return the mean of what has no error of its own in a run, with how far runs lie apart; of one run that run's."""
+    if len(runs) == 1:
+        return runs[0]
+    return mean_over_runs([each.model_copy(update={"low": each.value, "high": each.value}) for each in runs])
+
+
+def cost_per_million(trial: TrialSummary, parts: Sequence[Part] = ("store", "trigger")) -> Estimate:
+    """Return the dollars of some parts of the bill for a million events that the trial sent, warm-up included."""
     cost, accounts = trial.cost_usd, [each for each in (trial.accounting, trial.warm_up) if each is not None]
     sent = sum(each.sent for each in accounts)
     if cost.actual is None or not sent:
         return _nothing("nothing was counted")
-    if missing := {"store", "trigger"} & set(cost.incomplete):
+    if missing := set(parts) & set(cost.incomplete):
         return _nothing(f"not all of {digits.listed(sorted(missing))} is known")
-    return Estimate(value=cost.of("store", "trigger") / sent * _MILLION, reason=ONE_COST)
+    return Estimate(value=cost.of(*parts) / sent * _MILLION, reason=ONE_COST)
 
 
 def put_first(judge: Judge | None, effects: Sequence[Effect], b: Runs, a: Runs, *, paired: bool) -> tuple[Effect, ...]:

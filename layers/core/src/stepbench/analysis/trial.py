@@ -14,7 +14,7 @@ from stepbench.analysis.distributions import box, comparisons, modality, replica
 from stepbench.analysis.evidence import FLOOR_PER_S, gather
 from stepbench.analysis.findings import Findings, OwnAnalysis
 from stepbench.analysis.functions import count_deliveries, lines_by_function, median_of, summarise_function
-from stepbench.analysis.handler import handler_points, handler_result
+from stepbench.analysis.handler import FURTHER_APART, handler_points, handler_result
 from stepbench.analysis.latency import (
     NS_PER_MS,
     after_ack,
@@ -84,6 +84,7 @@ def trial_result(evidence: Evidence, own: OwnAnalysis) -> TrialResult:
         emulated=evidence.served.emulated,
         stand_ins=evidence.served.stand_ins,
         function=function.described if function else "",
+        function_metrics=evidence.collection.metrics if evidence.collection else None,
         incomplete=failure is not None,
         failure=failure,
         accounting=measured,
@@ -157,6 +158,8 @@ def _nothing_measured(evidence: Evidence, windows: tuple[WindowResult, ...]) -> 
         return None
     watched = " while anybody watched" if evidence.records.watch_gaps else ""
     cause = f"no event of window {', '.join(empty)} that had to arrive was acknowledged{watched}"
+    if evidence.joined.unpaired.any():
+        cause = f"of window {', '.join(empty)} no event is known to be of one invocation. {FURTHER_APART}"
     return Failure(error=NOTHING_MEASURED, cause=cause)
 
 

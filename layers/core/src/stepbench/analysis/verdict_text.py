@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 MOST_WORDS = 25
 _MOST_WORDS_OF_A_NAME = 4
-_WITHOUT_SETTING = frozenset({STORE, "trial", "window", "run"})
+_WITHOUT_SETTING = frozenset({STORE, "trial", "window", "run", "target.function.package", "target.function.name"})
 """What sides are called by their own names in."""
+_SETTINGS = {"memory_mib": "memory", "snap_start": "SnapStart"}
+"""What sentences call a setting, if not by its field."""
 _SWITCH = {"true": "on", "false": "off"}
 OPPOSITE = {"lower": "higher", "higher": "lower"}
 COMPARED_WORDS = {"lower": "faster", "higher": "slower"}
@@ -55,7 +57,8 @@ class OtherCause(NamedTuple):
 
 def name_sides(aspect: str, a: Side, b: Side) -> Names:
     """Return what sentences call the sides: `batch size 100`, `tls on`, or a store, trial or window by its name."""
-    setting = "" if aspect in _WITHOUT_SETTING else f"{shorten_path(aspect, [aspect])} ".replace("_", " ")
+    field = shorten_path(aspect, [aspect])
+    setting = "" if aspect in _WITHOUT_SETTING else f"{_SETTINGS.get(field, field.replace('_', ' '))} "
     named = (f"{setting}{_SWITCH.get(side.name, side.name) if setting else side.name}" for side in (b, a))
     short = (name if len(name.split()) <= _MOST_WORDS_OF_A_NAME else "" for name in named)
     return Names(*(name or place for name, place in zip(short, ("the second", "the first"), strict=True)))

@@ -51,6 +51,8 @@ _COMPARED = frozenset(
         "lost_events",
         "unrecorded",
         "watch_gap",
+        "unpaired_events",
+        "throttled",
         "rate_not_found",
         "utilisation_missed",
         "other_sandbox",

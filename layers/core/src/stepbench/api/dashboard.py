@@ -17,7 +17,8 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.api_gateway import Router
 from pydantic import ValidationError
 
-from stepbench.api import plans, runs
+from stepbench.api import plans, rows, runs
+from stepbench.api.forms import read_form
 from stepbench.api.resolver import (
     ApiError,
     ErrorKind,
@@ -25,7 +26,6 @@ from stepbench.api.resolver import (
     RunIdPath,
     find_caller,
     problem_details,
-    read_form,
     require_caller,
 )
 from stepbench.contracts.api import Acknowledgement, CheckedForm, Download, ProblemItem, RunFilter, StartForm
@@ -47,6 +47,8 @@ router: Router = Router()  # type: ignore[no-untyped-call] # it has no types
 _ROOT = "/dashboard"
 _RUNS_SHOWN, _RUNS_OFFERED = 12, 50
 _KEY_BYTES = 16
+_OWN = "your-function"
+"""The preset that stands in the form for a plan of one's own."""
 _HTML = "text/html; charset=utf-8"
 HEADERS = {
     "Content-Security-Policy": (
@@ -99,20 +101,28 @@ def get_asset(name: str) -> Response[str]:
 @router.get(_ROOT, include_in_schema=False)
 def show_runs() -> Response[str]:
     """Return the page of runs, of the queue, and of the form that starts one."""
-    return _runs_page(_visit(), CheckedForm(form=StartForm(key=_new_key())))
+    return _runs_page(_visit())
 
 
 @router.post(f"{_ROOT}/runs", include_in_schema=False)
 def start_run() -> Response[str]:
-    """Start the run that a form asks for, and lead to its page; or check it, and show the form again."""
-    visit, fields = _visit(), read_form(router.current_event)
+    """
+    Start the run that a form asks for, and lead to its page; or check it, and show the form again.
+
+    A file of rows is stored either way, and the plan that is shown names it: nobody has to choose it once more.
+    """
+    visit, (fields, files) = _visit(), read_form(router.current_event)
     try:
-        form = StartForm(**{name: fields.get(name, "") for name in StartForm.model_fields})
+        form = StartForm(**{name: fields.get(name, "").replace("\r\n", "\n") for name in StartForm.model_fields})
     except ValidationError as error:
         raise ApiError(ErrorKind.BAD_REQUEST, "a field of the form is too long", field_problems(error)) from error
     try:
-        request = _request(form)
-        if fields.get("action") != "check":
+        plan = read_json(form.document) if form.document.strip() else form.plan
+        if isinstance(plan, dict) and "rows" in files:
+            plan = rows.with_file(plan, files["rows"], visit.services)
+            form = form.model_copy(update={"document": _text(plan)})
+        request = _request(form, plan)
+        if fields.get("action") not in {"check", "outcome"}:
             started = runs.submit(request, form.key, visit.caller, visit.services)
             return _see(f"{_ROOT}/runs/{started.run_id}")
         found = CheckedForm(form=form, checked=plans.validate(request, visit.services))
@@ -120,7 +130,11 @@ def start_run() -> Response[str]:
         items = tuple(ProblemItem.model_validate(problem._asdict()) for problem in error.problems)
         found = CheckedForm(form=form, problems=items)
     status = HTTPStatus.UNPROCESSABLE_ENTITY if found.problems else HTTPStatus.OK
-    return _plan_page(form.plan, visit, found, status) if form.document else _runs_page(visit, found, status)
+    if fields.get("action") == "outcome":  # of the script
+        return _html(_pages().render_outcome(found), status)
+    return (
+        _plan_page(form.plan, visit, found, status) if form.plan and form.document else _runs_page(visit, found, status)
+    )
 
 
 @router.get(f"{_ROOT}/runs/<run_id>", include_in_schema=False)
@@ -145,7 +159,7 @@ def acknowledge_run(run_id: RunIdPath) -> Response[str]:
     """Accept the level that begins with a run, and lead back to its page."""
     visit = _visit()
     try:
-        given = Acknowledgement(why=read_form(router.current_event).get("why", "").strip())
+        given = Acknowledgement(why=read_form(router.current_event).fields.get("why", "").strip())
     except ValidationError as error:
         raise ApiError(ErrorKind.BAD_REQUEST, "a reason is missing, or too long", field_problems(error)) from error
     return _see(f"{_ROOT}/runs/{runs.acknowledge(run_id, given.why, visit.caller, visit.services).run_id}")
@@ -186,7 +200,13 @@ def compare() -> Response[str]:
     return _html(_pages().render_comparison(offered, a, b, found, studied=studied))
 
 
-def _runs_page(visit: _Visit, form: CheckedForm, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
+def _runs_page(visit: _Visit, sent: CheckedForm | None = None, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
+    """Return the first page; of its two forms, one has what was sent, and the other is as it is at first."""
+    form = CheckedForm(form=StartForm(key=_new_key()))
+    plan = {name: value for name, value in plans.preset(_OWN).items() if name != "description"}  # the page has its own
+    own = CheckedForm(form=StartForm(key=_new_key(), document=_text(plan)))
+    if sent is not None:
+        form, own = (form, sent) if sent.form.document else (sent, own)
     known = {name: value for name, value in visit.query.items() if name in {"plan", "team", "since", "until", "page"}}
     try:
         states = [visit.query["state"]] if visit.query.get("state") else []
@@ -198,7 +218,7 @@ def _runs_page(visit: _Visit, form: CheckedForm, status: HTTPStatus = HTTPStatus
         runs.list_queue(visit.caller, visit.services),
         plans.list_presets(visit.services.settings),
         wanted,
-        form,
+        (form, own),
         visit.caller.team,
     )
     return _html(page, status)
@@ -217,8 +237,7 @@ def _plan_page(
         if document is None:
             message = f"there is no preset {shown(name)}, and team {team} has no finished run of a plan of that name"
             raise ApiError(ErrorKind.NOT_FOUND, message)
-        text = json.dumps(document, indent=2, ensure_ascii=False)
-        form = CheckedForm(form=StartForm(plan=name, document=text, key=_new_key()))
+        form = CheckedForm(form=StartForm(plan=name, document=_text(document), key=_new_key()))
     return _html(_pages().render_plan(name, trend, form), status)
 
 
@@ -229,6 +248,10 @@ def _document(name: str, trend: PlanTrend | None, services: Services) -> object:
     except PlanError:
         newest = trend.series.runs[-1] if trend else None
         return services.runs.find_json(layout.run_key(newest.run_id, "plan.json")) if newest else None
+
+
+def _text(document: object) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def _ended(visit: _Visit, plan: str, team: str) -> RunList:
@@ -249,12 +272,12 @@ def _offered(visit: _Visit, chosen: tuple[str, str]) -> RunList:
     return newest
 
 
-def _request(form: StartForm) -> RunRequest:
+def _request(form: StartForm, plan: object) -> RunRequest:
     """
-    Return the run that a form asks for.
+    Return the run that a form asks for, of a plan or a preset's name.
 
     Raises:
-        PlanError: a line is no change, there are too many, or the text is no plan.
+        PlanError: a line is no change, or there are too many.
     """
     changes: dict[str, Any] = {}
     problems = []
@@ -264,7 +287,6 @@ def _request(form: StartForm) -> RunRequest:
         except ValueError:
             problems.append(Problem(f"changes, line {number}", HIDDEN, "is no PATH=VALUE", CHANGE_FORM))
     raise_problems(problems)
-    plan = read_json(form.document) if form.document.strip() else form.plan
     return parse_body(RunRequest, {"plan": plan, "set": changes})
 
 

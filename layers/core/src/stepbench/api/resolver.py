@@ -14,7 +14,6 @@ import re
 from enum import Enum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-from urllib.parse import parse_qs
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
@@ -214,22 +213,17 @@ def asked_by(app: APIGatewayHttpResolver) -> tuple[Caller, Services]:
 
 def read_body(event: BaseProxyEvent) -> str:
     """Return a request's body, "" without one; raises PlanError where it is no text."""
-    body = event.body or ""
     try:
-        return base64.b64decode(body, validate=True).decode() if event.is_base64_encoded else body
+        return read_bytes(event).decode()
     except ValueError as error:
         problem = Problem("body", "bytes", "is not UTF-8 text", "Send it as UTF-8.")
         raise PlanError([problem]) from error
 
 
-def read_form(event: BaseProxyEvent) -> dict[str, str]:
-    """Return a form's fields, as browsers send them; raises ApiError where the body is none."""
-    try:
-        found = parse_qs(read_body(event), keep_blank_values=True, max_num_fields=50, errors="strict")
-    except ValueError as error:
-        message = "the body is no form (application/x-www-form-urlencoded)"
-        raise ApiError(ErrorKind.BAD_REQUEST, message) from error
-    return {name: values[-1] for name, values in found.items()}
+def read_bytes(event: BaseProxyEvent) -> bytes:
+    """Return a request's body as it was sent; raises ValueError where it cannot be decoded."""
+    body = event.body or ""
+    return base64.b64decode(body, validate=True) if event.is_base64_encoded else body.encode(errors="surrogatepass")
 
 
 def answer_json(model: BaseModel, status: HTTPStatus = HTTPStatus.OK) -> Response[Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 from stepbench.errors import LONGEST_ERROR, find_control
@@ -70,16 +70,56 @@ def refuse(broken: Iterable[BrokenRule]) -> None:
         raise PydanticCustomError(RULE_ERROR, "{text}", context)
 
 
+FIELDS_ALONE = "fields alone"
+"""The validation context under which no rule is asked; `find_broken_rules` asks all of them then."""
+
+
 class RuledContract(Contract):
-    """A contract with rules that span several of its fields; they are asked once each field is valid by itself."""
+    """
+    A contract with rules that span several of its fields; they are asked once each field is valid by itself.
+
+    APART: whether the rules of what holds it make sense whatever its own say.
+    """
+
+    APART: ClassVar[bool] = False
 
     @abstractmethod
     def _broken_rules(self) -> Iterable[BrokenRule]: ...
 
+    def _find_broken(self) -> tuple[list[BrokenRule], bool]:
+        """Return what is broken, and whether the rules of what holds it would make no sense."""
+        broken = list(self._broken_rules())
+        return broken, bool(broken) and not self.APART
+
     @model_validator(mode="after")
-    def _keep_rules(self) -> Self:
-        refuse(self._broken_rules())
+    def _keep_rules(self, info: ValidationInfo) -> Self:
+        if info.context != FIELDS_ALONE:
+            refuse(self._broken_rules())
         return self
+
+
+def find_broken_rules(model: Contract) -> tuple[list[BrokenRule], bool]:
+    """
+    Return what is broken in a contract and below, by paths from there, and whether some rules could not be asked.
+
+    Validation itself asks no rule of what holds a part with a broken one, so people would mend a plan in several turns.
+    """
+    return _broken_below(model, "")
+
+
+def _broken_below(value: object, at: str) -> tuple[list[BrokenRule], bool]:
+    parts: Iterable[tuple[str, object]] = ()
+    if isinstance(value, BaseModel):
+        parts = ((f"{at}.{name}".lstrip("."), getattr(value, name)) for name in type(value).model_fields)
+    elif isinstance(value, tuple):
+        parts = ((f"{at}[{index}]", each) for index, each in enumerate(value))
+    below = [_broken_below(part, path) for path, part in parts]
+    found = [rule for rules, _ in below for rule in rules]
+    blocked = any(held for _, held in below)
+    if isinstance(value, RuledContract) and not blocked:
+        own, blocked = value._find_broken()  # noqa: SLF001 -- one idea in one module
+        found += (rule._replace(at=f"{at}.{rule.at}".strip(".")) for rule in own)
+    return found, blocked
 
 
 def drop_field(fields: Any, name: str) -> Any:  # noqa: ANN401 -- anything may stand where a model is expected

@@ -39,7 +39,9 @@ class SeriesPoint(Contract):
     offered: int
     acknowledged: int
     not_matching: int = Field(default=0, ge=0, description="Of the acknowledged: not to pass the trigger's filter.")
-    watch_gap: int = Field(default=0, ge=0, description="Of those to pass: while nobody watched, so without latency.")
+    watch_gap: int = Field(
+        default=0, ge=0, description="Of those to pass: without latency, since nobody watched or they are not paired."
+    )
     arrived: int
     p50_ms: float | None
     p90_ms: float | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -27,6 +27,8 @@ STREAM_RETRY_S = 2
 """Assumed of a batch that failed: Lambda's documentation names no time."""
 MOST_LOGGED_EVENTS = 200_000
 """Of a trial: its log is read page by page, while others of the account may read theirs."""
+MOST_TABLED_EVENTS = 500_000
+"""Likewise, of one whose lines are in the results table: the stages take each into an item of its own."""
 MOST_INVOKE_BYTES, MOST_SYNCHRONOUS_BYTES = 1024 * 1024, 6 * 1024 * 1024
 """Lambda's quotas on the payload of an asynchronous (256 KiB until October 2025) and of a synchronous invocation."""
 PAYLOAD_FRAME_BYTES = 400
@@ -78,6 +80,8 @@ class MeasuredFunction(RuledContract):
     trigger invoke the copy, and deletes both. The copy does what the original does: it writes and mails as that does.
     """
 
+    APART: ClassVar[bool] = True
+
     code: str | None = Field(
         default=None,
         min_length=1,
@@ -103,11 +107,17 @@ class MeasuredFunction(RuledContract):
     runtime: str | None = Field(
         default=None, pattern=ANY_RUNTIME, description="Of `code`; without it, Python of the stack's version."
     )
-    times: Literal["layer", "own"] = Field(
+    times: Literal["layer", "own", "platform"] = Field(
         default="layer",
         description="Who says when the handler begins and ends. `layer`: the measuring layer, in Python and Node.js. "
-        "`own`: the function, of any runtime, prints the lines of docs/your-function.md; its copy gets neither layer "
-        "nor wrapper.",
+        "`own`: the function, of any runtime, prints the lines of docs/your-function.md. `platform`: Lambda's own log "
+        "lines, of any runtime, in whole milliseconds; they name no event, so that only events which are apart have "
+        "latencies. The copy gets a layer and a wrapper for `layer` alone.",
+    )
+    records: Literal["log", "table"] = Field(
+        default="log",
+        description="Where its lines go once the handler has ended. `log`: into its log. `table`: straight into the "
+        "results table, which is read at once, and for which the handler's answer waits some milliseconds.",
     )
     variables: dict[str, str] = Field(
         default={},
@@ -162,7 +172,18 @@ class MeasuredFunction(RuledContract):
             for field in ("variables_file", "variables_key"):
                 if getattr(self, field) is not None:
                     yield BrokenRule(field, "goes with code alone", "Remove it: the copy has the function's variables.")
+        yield from self._table_rules()
         yield from self._variable_rules()
+
+    def _table_rules(self) -> Iterator[BrokenRule]:
+        """The layer signs what it puts, with the credentials of the function's variables."""
+        found = {
+            "times": (self.times != "layer", "the layer has no lines to put there"),
+            "snap_start": (self.snap_start, "SnapStart gives a function no credentials in its variables"),
+        }
+        for field, (broken, reason) in found.items():
+            if broken and self.records == "table":
+                yield BrokenRule("records", f"does not go with {field}: {reason}", f"Remove it, or {field}.")
 
     def _variable_rules(self) -> Iterator[BrokenRule]:
         for name, message, remedy in variable_problems(self.variables):

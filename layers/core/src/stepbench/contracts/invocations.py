@@ -22,6 +22,29 @@ class Invocations(Contract):
     max_memory_mb: int | None = None
 
 
+class FunctionMetrics(Contract):
+    """
+    What CloudWatch has of a measured function's copy, its canaries and warm-up included.
+
+    Its values come by the minute and late: each is of the time up to `until`, and None where there is none.
+    """
+
+    until: str = Field(default="", description="End of the last minute with a value, as ISO 8601; empty: none came.")
+    reason: str = Field(default="", description="Why it could not be read; empty where it could.")
+    recorded: int = Field(default=0, ge=0, description="Invocations that the trial's own records have, each once.")
+    invocations: int | None = Field(
+        default=None, ge=0, description="Fewer than `recorded`: the others' minutes had not come."
+    )
+    throttles: int | None = Field(default=None, ge=0, description="Invocations that Lambda refused for now.")
+    dropped: int | None = Field(default=None, ge=0, description="Events that Lambda gave up; not of streams.")
+    oldest_event_ms: float | None = Field(
+        default=None,
+        ge=0,
+        description="Longest wait in Lambda's queue; of streams the greatest age of a batch's last record.",
+    )
+    most_at_once: int | None = Field(default=None, ge=0, description="Concurrent executions.")
+
+
 class BatchCount(Contract):
     """So many invocations were handed so many records."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -59,6 +59,8 @@ class LoadStep(RuledContract):
 class Window(RuledContract):
     """A span of a phase, by intended send time (t0), that is analysed on its own."""
 
+    APART: ClassVar[bool] = True
+
     name: Name
     from_s: float = Field(ge=0)
     to_s: float = Field(gt=0)
@@ -113,7 +115,12 @@ class Phase(RuledContract):
     )
 
     def _broken_rules(self) -> list[BrokenRule]:
-        return [*_kind_rules(self)] or [*_window_rules(self), *_until_rules(self)]
+        return self._find_broken()[0]
+
+    def _find_broken(self) -> tuple[list[BrokenRule], bool]:
+        if broken := [*_kind_rules(self)]:
+            return broken, True
+        return [*_window_rules(self), *_until_rules(self)], False
 
     @property
     def steps(self) -> tuple[LoadStep, ...]:

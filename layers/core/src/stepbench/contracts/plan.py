@@ -7,7 +7,7 @@ problems, and expands it into `TrialSpec`s, which are what the state machines ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
@@ -74,6 +74,8 @@ class Traces(Contract):
 class Application(RuledContract):
     """A chain of functions, one after the other, with the durations that somebody measured."""
 
+    APART: ClassVar[bool] = True
+
     name: Label
     source: Text = Field(min_length=1, max_length=300, description="Where the durations are from.")
     traces: Traces | None = None
@@ -116,6 +118,8 @@ PLANNED_TRIAL_BYTES, PLANNED_PHASE_BYTES = 350, 90
 class TrialPlan(TrialFields, RuledContract):
     """One experiment on one store."""
 
+    APART: ClassVar[bool] = True
+
     def _broken_rules(self) -> Iterator[BrokenRule]:
         for rule in (*TRIAL_RULES, *OWN_RULES[self.experiment]):
             yield from rule(self)
@@ -145,6 +149,8 @@ TRIAL_MODELS: dict[str, type[TrialPlan | TransferTrial]] = {
 
 class Plan(RuledContract):
     """A benchmark: trials, run one after the other."""
+
+    APART: ClassVar[bool] = True
 
     name: Name
     trials: tuple[AnyTrial, ...] = Field(min_length=1, max_length=MAX_TRIALS)
@@ -276,7 +282,8 @@ def _abort_rules(plan: Plan) -> Iterator[BrokenRule]:
     """Refuse trials whose machine has no room in its history for checks of thresholds, beside all else."""
     for index, trial in enumerate(plan.trials if plan.abort_on_fail else ()):
         if traits_of(trial.experiment).windows:
-            for rule in history_rules(offered_plan(trial), aborts=True):
+            offered = offered_plan(trial)
+            for rule in history_rules(offered, aborts=True) if not any(history_rules(offered)) else ():
                 yield rule._replace(at=f"trials[{index}].{rule.at}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -35,6 +35,8 @@ _FIELDS = {"throughput": "per_minute", "ks": "d", "passing_share": "share"}
 
 class Published(RuledContract):
     """A number that somebody published for this experiment; ours is set beside it."""
+
+    APART: ClassVar[bool] = True
 
     metric: PublishedMetric = Field(
         description="Percentiles by their digits (`p9375` is 93.75 %); `iqr`, the interquartile range, in ratios only; "

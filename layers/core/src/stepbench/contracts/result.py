@@ -38,7 +38,7 @@ from stepbench.contracts.findings import (
     SlowSpells,
     StoppedPhase,
 )
-from stepbench.contracts.invocations import Invocations
+from stepbench.contracts.invocations import FunctionMetrics, Invocations
 from stepbench.contracts.measures import Latency, WindowResult
 from stepbench.contracts.thresholds import Judge, ThresholdResult
 from stepbench.contracts.transfer.plan import PublishedTransfer
@@ -84,6 +84,8 @@ class Caveat(Contract):
         "store_stalled",
         "host_jitter",
         "watch_gap",
+        "platform_times",
+        "unpaired_events",
         "setting_without_effect",
         "failed_executions",
         "missing_objects",
@@ -96,6 +98,7 @@ class Caveat(Contract):
         "handler_errors",
         "never_processed",
         "processed_twice",
+        "throttled",
     ]
     text: str
     remedy: str
@@ -138,6 +141,11 @@ class Accounting(Contract):
     leaked: int = Field(default=0, ge=0, description="Of those that arrived: not to pass the filter.")
     cut_off: int = Field(default=0, ge=0, description="Acknowledged, not arrived when a stopped trial ended.")
     watch_gap: int = Field(default=0, ge=0, description="Of those that arrived: acknowledged while nobody watched.")
+    unpaired: int = Field(
+        default=0,
+        ge=0,
+        description="Of those that arrived: by one of several invocations, nobody knows which, so without a latency.",
+    )
     duplicates: int = Field(
         ge=0,
         description="Arrivals of an event after its first, Lambda retries included; in a measured function only those "
@@ -204,6 +212,9 @@ class TrialSummary(Contract):
     )
     repeat: int = Field(default=0, ge=0, description="Number within the group, from 0.")
     function: str = Field(default="", description="Of a measured function: its name, or its handler.")
+    function_metrics: FunctionMetrics | None = Field(
+        default=None, description="Of a measured function, by CloudWatch; None where that has none, as on emulators."
+    )
     removed: tuple[str, ...] = Field(default=(), description="What its tear-down has removed from the store.")
     point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
     transfers: TransferFindings | None = Field(default=None, description="Of the experiment `transfer` only.")

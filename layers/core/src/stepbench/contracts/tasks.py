@@ -246,6 +246,7 @@ class PreparedTarget(Contract):
     target: str = Field(description="What it leases.")
     execution_arn: str = Field(description="Of the execution that took the lease.")
     names: tuple[str, ...]
+    taken_at_ns: int = Field(default=0, description="When it took the lease; 0 of earlier versions.")
 
 
 class TornDown(Contract):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -88,6 +88,8 @@ class RecordValues(RuledContract):
     A row is what the store makes of it: attributes of an item (DynamoDB), columns (PostgreSQL), or `body` or `base64`,
     and for S3 a `suffix` of the key. Which event writes which row follows from the seed and the event's number.
     """
+
+    APART: ClassVar[bool] = True
 
     rows: tuple[Row, ...] | None = Field(
         default=None,

@@ -156,7 +156,7 @@ def _has_server(trial: TrialPlan) -> bool:
 
 
 def _records(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[Amount]:
-    writes = results_writes(writer_seconds(trial), done.delivered, done.batches) + done.dag_writes
+    writes = results_writes(trial, writer_seconds(trial), done.delivered, done.batches) + done.dag_writes
     yield line(prices.RESULTS_WRITE, writes, "items of arrivals, rows of tasks, heartbeats, pointers and flags")
     yield line(prices.DYNAMODB_READ, writer_seconds(trial), "each writer asks once a second whether to go on")
     yield line(prices.RESULTS_PUT, done.objects, "one for each object of the trial")

@@ -40,8 +40,10 @@ T4_ITEM_BYTES = 300
 LOG_BYTES_PER_INVOCATION = 400
 T4_LINE_BYTES = 200
 """A line of the second source (`records.formats.t4_lines`) without its entries, CloudWatch's own 26 bytes included."""
-PRINTED_TWICE = 2.0
-"""A measured function prints two lines, each of which is about as long as one of a receiver's."""
+PRINTED_BYTES = {"log": 600, "table": 320}
+"""What a measured function prints of an invocation, by where its other lines go, CloudWatch's 26 bytes included."""
+LINES_ITEM_BYTES, LINES_ENTRY_BYTES = 600, 150
+"""An item with the lines of a measured function's invocation, its keys included, and what each record adds."""
 T4_LOGGED_ENTRY_BYTES = T4_ENTRY_BYTES * 4 / 3
 TRANSITIONS_PER_TRIAL = 60
 WATCH_LANES = 2
@@ -80,7 +82,7 @@ def offered_estimate(
         *store_lines(trial, Offered(offered + trial.preloaded_keys, assumed.canaries, hours, objects=objects)),
         line(prices.LAMBDA_REQUEST, invocations),
         line(prices.LAMBDA_GB_S, _billed_s(trial, batches, offered, assumed) * FUNCTION_MEMORY_MB / 1_024),
-        line(prices.RESULTS_WRITE, results_writes(_offering_s(trial, assumed), delivered, batches)),
+        line(prices.RESULTS_WRITE, results_writes(trial, _offering_s(trial, assumed), delivered, batches)),
         line(prices.DYNAMODB_READ, _offering_s(trial, assumed)),
         line(prices.RESULTS_PUT, _offering_s(trial, assumed) / FLUSH_S + 2 * items(trial) + 20),
         *_load_host_lines(trial, assumed),
@@ -173,19 +175,26 @@ def _invoked_writes(trial: TrialPlan, offered: int, assumed: Assumptions) -> int
     return offered + assumed.canaries if trial.target.receiver == "CheckClock" else 0
 
 
-def results_writes(offering_s: float, delivered: int, batches: int) -> float:
-    """Return write units: each batch has one packed item, each writer a heartbeat a second and a pointer per flush."""
-    item_units = math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * delivered / max(batches, 1)) / 1_024)
-    return batches * item_units + offering_s * (1 + 1 / FLUSH_S) + 100
+def results_writes(trial: TrialPlan, offering_s: float, delivered: int, batches: int) -> float:
+    """
+    Return write units: each batch has one packed item, each writer a heartbeat a second and a pointer per flush.
+
+    The lines of a measured function that go there are an item more of each batch.
+    """
+    entries = delivered / max(batches, 1)
+    units = math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * entries) / 1_024)
+    if trial.target.function is not None and trial.target.function.records == "table":
+        units += math.ceil((LINES_ITEM_BYTES + LINES_ENTRY_BYTES * entries) / 1_024)
+    return batches * units + offering_s * (1 + 1 / FLUSH_S) + 100
 
 
 def log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int) -> float:
     """Return what invocations and logged arrivals write into the log; a measured function prints all of its own."""
+    platform_bytes, function = invocations * LOG_BYTES_PER_INVOCATION, trial.target.function
+    if function is not None:
+        return platform_bytes + batches * PRINTED_BYTES[function.records] + delivered * LINES_ENTRY_BYTES
     share = {"all": 1.0, "sample": 1 / SAMPLE_EVERY, "none": 0.0}[trial.log_t4]
-    share = share if trial.target.function is None else PRINTED_TWICE
-    return invocations * LOG_BYTES_PER_INVOCATION + share * (
-        batches * T4_LINE_BYTES + delivered * T4_LOGGED_ENTRY_BYTES
-    )
+    return platform_bytes + share * (batches * T4_LINE_BYTES + delivered * T4_LOGGED_ENTRY_BYTES)
 
 
 def _transitions(trial: TrialPlan, assumed: Assumptions) -> int:

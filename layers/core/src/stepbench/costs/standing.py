@@ -18,8 +18,8 @@ LOAD_HOST, NETWORK = "load-host", "network"
 """Beside the stores' names: what stands there for writers, and for all that is in the stack's own network."""
 ETCD_NODES, ETCD_VOLUME_GB, HOST_VOLUME_GB = 3, 40, 20
 LEAST_ACU, LEAST_ELASTICACHE_GB = 0.5, 0.1
-NETWORK_ENDPOINTS, AURORA_ENDPOINTS, CASSANDRA_ENDPOINTS = 4, 1, 1
-"""Interface endpoints of `stacks/network.yaml`, and those that it has for Aurora, or for Cassandra, alone."""
+NETWORK_ENDPOINTS, AURORA_ENDPOINTS, CASSANDRA_ENDPOINTS, LOGS_ENDPOINTS = 4, 1, 1, 1
+"""Interface endpoints of `stacks/network.yaml`, and those for Aurora, Cassandra, or measured functions alone."""
 DEFAULT_TYPES = {
     "AuroraInstanceClass": "db.r6g.large",
     "EtcdInstanceType": "m6i.large",
@@ -115,6 +115,7 @@ def _network(deployment: Deployment, stands: Collection[str]) -> Iterator[Amount
     endpoints = NETWORK_ENDPOINTS
     endpoints += AURORA_ENDPOINTS if "postgresql" in stands else 0
     endpoints += CASSANDRA_ENDPOINTS if "cassandra" in stands else 0
+    endpoints += LOGS_ENDPOINTS if deployment.options.get("MeasuredFunctions") == "on" else 0
     note = "of the stack's network, which no trial holds: all the run's hours"
     yield line(prices.ENDPOINT_HOUR._replace(part="control"), endpoints * zones, note)
 

@@ -7,6 +7,7 @@ outside passes Jinja's escaping.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from importlib.resources import files
 from itertools import groupby
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         RunView,
     )
 
+_COMMENT = re.compile(r"^ */\*.*?\*/\n", re.DOTALL | re.MULTILINE)
 STATES = ("submitted", "queued", "running", *ENDED_STATES)
 MOST_CHARTS = 9
 """Series of a plan; the others are in the table of verdicts, and in the runs' reports."""
@@ -47,9 +49,14 @@ MOST_RECORDS = 12
 
 
 def render_runs(  # noqa: PLR0913, PLR0917 -- what the page shows
-    runs: RunList, queue: tuple[QueuedRun, ...], plans: PlanList, wanted: RunFilter, form: CheckedForm, team: str
+    runs: RunList,
+    queue: tuple[QueuedRun, ...],
+    plans: PlanList,
+    wanted: RunFilter,
+    forms: tuple[CheckedForm, CheckedForm],
+    team: str,
 ) -> str:
-    """Render the first page: a team's runs, the queue, and the form that starts one."""
+    """Render the first page: a team's runs, the queue, and the forms that start a preset, and a plan of one's own."""
     asked = {"plan": wanted.plan, "team": wanted.team, "state": next(iter(wanted.state), "")}
     asked |= {"since": wanted.since, "until": wanted.until}
     following = _address("/dashboard", {**asked, "page": runs.next or ""}) if runs.next else ""
@@ -60,7 +67,7 @@ def render_runs(  # noqa: PLR0913, PLR0917 -- what the page shows
         if plan.refused:
             refused.setdefault(plan.refused, []).append(plan.name)
     shown = {"runs": runs.runs, "queue": queue, "wanted": wanted, "team": team, "following": following}
-    menu = {"questions": list(_by_question(runnable)), "refused": refused, "form": form}
+    menu = {"questions": list(_by_question(runnable)), "refused": refused, "form": forms[0], "own": forms[1]}
     return _render("runs", **shown, **menu, going_on=going_on)
 
 
@@ -101,6 +108,11 @@ def render_comparison(  # noqa: PLR0913 -- a form, and what came of it
     )
 
 
+def render_outcome(form: CheckedForm) -> str:
+    """Render what became of a form that was checked, and the plan that stands in it, for the page that shows it."""
+    return _render("outcome", form=form)
+
+
 def render_problem(problem: ProblemDetails) -> str:
     """Render what went wrong, and what to do."""
     return _render("problem", problem=problem)
@@ -123,8 +135,8 @@ def find_asset(name: str) -> tuple[str, str] | None:
 
 
 def _own(room: str, name: str) -> str:
-    """Return a file without its indentation, which is for who edits it."""
-    text = files(f"stepbench.{room}").joinpath("templates", name).read_text("utf-8")
+    """Return a file without its comments and indentation, which are for who edits it."""
+    text = _COMMENT.sub("", files(f"stepbench.{room}").joinpath("templates", name).read_text("utf-8"))
     return "\n".join(line.strip() for line in text.splitlines())
 
 

@@ -6,12 +6,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.base import RULE_ERROR, alternatives, near_miss
+from stepbench.contracts.base import RULE_ERROR, BrokenRule, alternatives, near_miss
 from stepbench.errors import HIDDEN, MOST_PROBLEMS, NOT_LISTED, Problem
 from stepbench.planning.privacy import holds_rows, without_rows
 from stepbench.planning.schema import Location, fields, locate, path_text, place_of, value_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
@@ -24,8 +26,8 @@ _LOGIN = re.compile(r'[^\s/",:]*:[^\s",]*@')
 _LOOKED_AT = 1_000
 """So much of a value is searched for logins: that takes time by the square of its length, and more is not shown."""
 _ABSENT = object()
-_STEP = re.compile(r"[^.\[\]]+")
-"""A step of the paths that our own rules name, such as `phases[1].load`."""
+_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+"""A step of the paths that our own rules name, such as `phases[1].load`: a place in a list, or a name, even `1`."""
 UNSUPPORTED_STORES = ("efs", "eventbridge", "kinesis", "sns", "sqs")
 """Names of AWS services that a plan's author might expect, and that Stepbench does not measure yet."""
 LONGEST_VALUE = 80
@@ -65,7 +67,7 @@ def _follows(detail: ErrorDetails, others: list[ErrorDetails]) -> bool:
 def _problems(detail: ErrorDetails, document: dict[str, Any]) -> list[Problem]:
     location = locate(detail["loc"])
     if detail["type"] == RULE_ERROR:
-        return [_rule_problem(location, rule, document) for rule in detail["ctx"]["broken"]]
+        return [_rule_problem(location.steps, BrokenRule(**rule), document) for rule in detail["ctx"]["broken"]]
     found = shown_at(document, location.steps)
     if detail["type"] == "extra_forbidden":
         return [_unknown_field(location, found, document)]
@@ -87,11 +89,16 @@ def shown_below(steps: tuple[str | int, ...], value: Any) -> str:  # noqa: ANN40
     return shown(value, steps)
 
 
-def _rule_problem(location: Location, rule: dict[str, str], document: dict[str, Any]) -> Problem:
-    below = (int(name) if name.isdigit() else name for name in _STEP.findall(rule["at"]))
-    steps = (*location.steps, *below)
+def rule_problems(broken: Iterable[BrokenRule], document: dict[str, Any]) -> list[Problem]:
+    """Return the problems of broken rules, whose paths are the document's."""
+    return [_rule_problem((), rule, document) for rule in broken]
+
+
+def _rule_problem(above: tuple[str | int, ...], rule: BrokenRule, document: dict[str, Any]) -> Problem:
+    below = (int(place) if place else name for place, name in _STEP.findall(rule.at))
+    steps = (*above, *below)
     found = shown_at(document, steps)
-    return Problem(path=path_text(steps), value=found, message=rule["message"], remedy=rule["remedy"])
+    return Problem(path=path_text(steps), value=found, message=rule.message, remedy=rule.remedy)
 
 
 def _missing(location: Location, _found: str, _detail: ErrorDetails) -> Problem:

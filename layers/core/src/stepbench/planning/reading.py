@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from stepbench.contracts.base import FIELDS_ALONE, find_broken_rules
 from stepbench.contracts.plan import Plan
+from stepbench.contracts.trial import MAX_TRIALS
 from stepbench.errors import HIDDEN, PlanError, Problem, raise_problems
 from stepbench.planning.expansion import expanded
-from stepbench.planning.problems import describe_kind, expectation, problems_of, shown_below
+from stepbench.planning.problems import describe_kind, expectation, problems_of, rule_problems, shown_below
 from stepbench.planning.references import application_problems, judge_problems, threshold_problems
 from stepbench.planning.schedule import schedule_problems
 from stepbench.planning.schema import ROOT, node_at, path_text
@@ -188,16 +190,15 @@ def parse_expanded(source: str | bytes | Mapping[str, Any]) -> tuple[Plan, tuple
     Types are taken strictly: "20" is no number and true is no count, since a benchmark of a guess is worse than none.
 
     Raises:
-        PlanError: with every problem that can be found at once. Rules that span fields are looked at where the
-            fields themselves are right, and combinations of a matrix where the plan is right without them.
+        PlanError: with every problem that makes sense beside the others. Rules that span fields are looked at where the
+            fields themselves are right, at every depth; combinations of a matrix where the plan is right without them.
     """
     document, problems = _read(source)
-    try:
-        plan = Plan.model_validate_json(json.dumps(document), strict=True)
-    except ValidationError as error:
+    plan, wrong = _read_fields(document)
+    if plan is None:
         known = {problem.path for problem in problems}  # what is no number, for one, is also none in the range
-        more = [problem for problem in problems_of(error, document) if problem.path not in known]
-        raise PlanError([*problems, *more, *_threshold_problems(document)]) from error
+        more = [problem for problem in wrong if problem.path not in known]
+        raise PlanError([*problems, *more, *_problems_of_names(document)])
     raise_problems(problems)
     trials = expanded(plan)
     of_trials = (*schedule_problems(trials), *application_problems(trials))
@@ -205,12 +206,28 @@ def parse_expanded(source: str | bytes | Mapping[str, Any]) -> tuple[Plan, tuple
     return plan, trials
 
 
-def _threshold_problems(document: Mapping[str, Any]) -> list[Problem]:
-    """Return what the trials of a wrong plan have nothing of, where at least they are right."""
-    texts = document.get("thresholds")
+def _read_fields(document: dict[str, Any]) -> tuple[Plan | None, list[Problem]]:
+    """Return the plan, or what is wrong with it: its rules all at once where its fields are right by themselves."""
+    text = json.dumps(document)
+    try:
+        return Plan.model_validate_json(text, strict=True), []
+    except ValidationError as error:
+        refused = error
+    try:
+        plan = Plan.model_validate_json(text, strict=True, context=FIELDS_ALONE)
+    except ValidationError:
+        return None, problems_of(refused, document)  # with the rules of parts whose fields are right
+    return None, rule_problems(find_broken_rules(plan)[0], document)
+
+
+def _problems_of_names(document: Mapping[str, Any]) -> list[Problem]:
+    """Return what a wrong plan's thresholds and judge name, and its trials have not, where these make sense."""
+    texts, judge = document.get("thresholds"), document.get("judge")
     alone = {"name": "plan", "trials": document.get("trials")}
     try:
-        plan = Plan.model_validate_json(json.dumps(alone), strict=True)
-        return threshold_problems(texts if isinstance(texts, list) else [], expanded(plan))
+        plan = Plan.model_validate_json(json.dumps(alone), strict=True, context=FIELDS_ALONE)
+        trials = () if find_broken_rules(plan)[1] or plan.size > MAX_TRIALS else expanded(plan)
     except (ValidationError, PlanError):
         return []
+    known = threshold_problems(texts if isinstance(texts, list) else [], trials) + judge_problems(judge, trials)
+    return known if trials else []

@@ -8,7 +8,7 @@ what every writer and every attempt reads is the same.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.experiment import traits_of
 from stepbench.contracts.plan import offered_plan
@@ -151,6 +151,31 @@ def _admitted(trial: Expanded, values: RecordValues, rows: RowReader) -> tuple[E
 def inline_body(rows: Sequence[Row]) -> bytes:
     """Return the file that holds the rows of a plan."""
     return json.dumps(rows, separators=(",", ":")).encode()
+
+
+def place_rows(document: dict[str, Any], key: str) -> bool:
+    """
+    Have a plan's document, in place, write the rows of a key; return whether they have a place in it.
+
+    That is where trials name a file or a key of rows, or else in all trials that write filler.
+    """
+    trials = document.get("trials")
+    records = [
+        (trial, record)
+        for trial in (trials if isinstance(trials, list) else ())
+        if isinstance(trial, dict) and isinstance(record := trial.get("record") or {}, dict)
+    ]
+    chosen = [(trial, record) for trial, record in records if _names_file(record.get("values"))]
+    chosen = chosen or [(trial, record) for trial, record in records if record.get("values") is None]
+    for trial, record in chosen:
+        kept = {name: value for name, value in (record.get("values") or {}).items() if name not in {"file", "facts"}}
+        rest = {name: value for name, value in record.items() if name != "value_bytes"}  # which is of filler
+        trial["record"] = {**rest, "values": {**kept, "key": key}}
+    return bool(chosen)
+
+
+def _names_file(values: object) -> bool:
+    return isinstance(values, dict) and any(values.get(name) for name in ("file", "key"))
 
 
 def _fault_problem(at: str, values: RecordValues, fault: RowFault) -> Problem:

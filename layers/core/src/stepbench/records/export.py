@@ -75,6 +75,7 @@ _ARRIVALS = (
     Column("batch_index", "uint16", "number", "Its place among them, from 0."),
     Column("cold", "bool", "yes or no", "Received by a sandbox's first invocation."),
     Column("watch_gap", "bool", "yes or no", "Acknowledged while nobody watched: in no window's n, and no latency."),
+    Column("unpaired", "bool", "yes or no", "Its t4 and t5 may be another event's: in no window's n, and no latency."),
 )
 _PROCESSING = (
     Column("t5_ns", "int64", "ns", "End of the first invocation that processed it.", "none has"),
@@ -243,6 +244,7 @@ def _table(spec: TrialSpec, joined: Joined) -> pa.Table:
         "batch_index": joined.batch_index,
         "cold": joined.cold,
         "watch_gap": joined.watch_gap,
+        "unpaired": joined.unpaired,
         **_processing(joined),
         **joined.extras,
     }

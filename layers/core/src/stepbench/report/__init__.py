@@ -5,5 +5,5 @@ Here stands what charts and their data have to agree on: the charts' sources imp
 """
 
 BOX_QUANTILES = ("p1", "p25", "p50", "p75", "p90", "p99")
-BOX_ROW_PX, MATRIX_ROW_PX, SHARE_ROW_PX = 46, 40, 38
+BOX_ROW_PX, MATRIX_ROW_PX, SHARE_ROW_PX, SIDES_ROW_PX = 46, 40, 38, 62
 """The height of a chart's row, by the kind of chart."""

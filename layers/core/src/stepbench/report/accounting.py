@@ -67,19 +67,21 @@ _TITLES = {
     "leaked": "received, though the filter was to hold them back",
     "cut_off": "cut off, when the run was stopped",
     "watch_gap": "received, but acknowledged while nobody watched",
+    "unpaired": "received, by an invocation that may be another's",
     "failed_in_handler": "failed in the handler, and not processed by the drain limit",
     "processed_twice": "processed again, after the first time",
 }
 _NOT_ARRIVED = ("failed", "unknown", "unrecorded")
 _SHORTFALLS = {"held_back": ("held_back", "leaked"), "cut_off": ("cut_off",)}
 """What may not arrive without being lost, with its rows: shown where any trial has them, as is what follows."""
-_RARE = frozenset({"watch_gap", "processed_twice"})
+_RARE = frozenset({"watch_gap", "unpaired", "processed_twice"})
 _APART = (
     "duplicates",
     "retried",
     "processed_twice",
     "out_of_order",
     "watch_gap",
+    "unpaired",
     "late",
     "unmatched",
     "malformed",

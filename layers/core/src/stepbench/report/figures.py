@@ -28,6 +28,7 @@ class Drawing:
     It draws one figure: a chart of `charts.json`, its data sets and its parameters, at a place on the page.
 
     `height_px`: another height than the chart's, for those that have rows. `experiment`: whose latency its titles name.
+    `measure`: what its titles call what is judged; empty for the median of latency.
     """
 
     place: str
@@ -36,6 +37,7 @@ class Drawing:
     params: Mapping[str, Any]
     height_px: int | None = None
     experiment: ExperimentName = "trigger"
+    measure: str = ""
 
 
 def page_data(drawings: Sequence[Drawing]) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def page_data(drawings: Sequence[Drawing]) -> dict[str, Any]:
             figures[drawing.place]["height"] = drawing.height_px
     specified = specifications()
     charts = {
-        _chart_name(drawing): _name_latency(specified[drawing.chart], drawing.experiment)
+        _chart_name(drawing): _name_latency(specified[drawing.chart], drawing.experiment, drawing.measure)
         for drawing in drawings
         if drawing.chart in specified
     }
@@ -62,15 +64,19 @@ def page_data(drawings: Sequence[Drawing]) -> dict[str, Any]:
 
 
 def _chart_name(drawing: Drawing) -> str:
-    """Return one name for each chart and experiment, since titles name the experiment's latency."""
-    return drawing.chart if traits_of(drawing.experiment).by_trigger else f"{drawing.chart}-{drawing.experiment}"
+    """Return one name for each chart, experiment and measure, since titles name the latency and what is judged."""
+    experiment = "" if traits_of(drawing.experiment).by_trigger else drawing.experiment
+    return "-".join(filter(None, (drawing.chart, experiment, drawing.measure.replace(" ", "-"))))
 
 
-def _name_latency(chart: dict[str, Any], experiment: ExperimentName) -> dict[str, Any]:
+_MEDIAN = "p50, {latency}"
+
+
+def _name_latency(chart: dict[str, Any], experiment: ExperimentName, judged: str) -> dict[str, Any]:
     measure = measure_of(experiment)
-    text = (
-        json.dumps(chart, ensure_ascii=False).replace("{latency}", measure.name).replace("{formula}", measure.formula)
-    )
+    text = json.dumps(chart, ensure_ascii=False)
+    for placeholder, words in (("judged", judged or _MEDIAN), ("latency", measure.name), ("formula", measure.formula)):
+        text = text.replace(f"{{{placeholder}}}", words)
     named: dict[str, Any] = json.loads(text)
     return named
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench import digits
 from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.analysis.judged import judged_over_runs
-from stepbench.contracts.experiment import measure_of
+from stepbench.contracts.experiment import QUANTILES, measure_of
 from stepbench.contracts.measures import Estimate
 from stepbench.report import document as doc
 from stepbench.report import numbers
@@ -106,6 +106,12 @@ class TrialGroup:
         short = sum(each.low is None for each in estimates)
         note = f"{short} of {len(values)} runs without an interval" if short else ""
         return QuantileOverRuns(mean_over_runs(estimates), min(values), max(values), note)
+
+    def judged(self, judge: Judge) -> Estimate:
+        """Return what the group is judged by; of latency's quantiles none where a run has no value."""
+        if judge.time == "latency" and judge.statistic in QUANTILES:
+            return self.quantile_over_runs(judge.statistic).mean
+        return judged_over_runs(judge, [(run.trial, run.window) for run in self.runs])
 
 
 def groups(trials: Sequence[TrialSummary]) -> tuple[TrialGroup, ...]:

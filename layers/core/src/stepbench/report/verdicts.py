@@ -126,14 +126,17 @@ def _found(effect: Effect) -> str:
             return "; ".join(filter(None, (_FOUND[finding], effect.to_decide)))
 
 
+NOTHING_IN_COMMON = "Nothing is compared: no trial that went through whole has a window in common"
+
+
 def describe_outcome(found: RunComparison) -> str:
     """Return how many regressions there are, what was not alike, and which trials failed that did not in A."""
     worse = sum(len(regressions(verdict)) for verdict in found.verdicts)
     beyond = f"beyond {100 * found.tolerance:g} %"
     text = f"{digits.counted(worse, 'regression')} {beyond}" if worse else f"No regression {beyond} shown"
     apart = sum(bool(verdict.unlike) for verdict in found.verdicts)
-    if apart == len(found.verdicts) and apart:
-        text = f"Nothing is decided, {found.verdicts[0].unlike}"
+    if apart == len(found.verdicts) and not (found.broken and not apart):
+        text = f"Nothing is decided, {found.verdicts[0].unlike}" if apart else NOTHING_IN_COMMON
     elif apart:
         text += f"; {digits.counted(apart, 'comparison')} not decided, since the sides are not alike"
     text += f", but {', '.join(found.broken)} failed or broke off in B" if found.broken else ""

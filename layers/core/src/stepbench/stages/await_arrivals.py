@@ -12,6 +12,7 @@ import numpy as np
 
 from stepbench.contracts.experiment import measure_of, traits_of
 from stepbench.contracts.identity import EventId
+from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
@@ -88,13 +89,13 @@ def _is_settled(joined: Joined, spec: TrialSpec, running: int) -> NDArray[np.boo
     Return which events have arrived; of a measured function, which it has processed or given up.
 
     Nothing is given up while invocations are under way (`running`), whose events count as not processed yet. Of a
-    stream nobody can count an event's attempts: Lambda counts those of a batch, which it splits, and begins anew
-    behind what was processed. The drain limit ends those.
+    stream's batches nobody can count an event's attempts: Lambda counts those of a batch, which it splits, and begins
+    anew behind what was processed. The drain limit ends those; not where each batch is one event.
     """
     target, processing = spec.plan.target, joined.processing
     if target.function is None or processing is None:
         return joined.t4_ns > 0
-    if running or target.delivers_batches:
+    if running or (isinstance(target, DynamoDbTarget) and target.batch_size > 1):
         return processing.ever
     settled: NDArray[np.bool_] = processing.ever | (processing.failed >= target.function.attempts)
     return settled

@@ -4,8 +4,8 @@ Task `CollectLogs`: the REPORT lines of the trial's functions, page by page, int
 The receiver's log is read minute by minute: above 100,000 invocations only every n-th minute. Where the plan's `log_t4`
 asks for it, the arrivals that receivers or watchers printed are collected beside them, every minute of them; of
 transfers the reads that their processes printed, functions and tasks. Logs come late, so all are read again until there
-is a line for everything that was recorded, for 5 minutes at most. Last, the trial's messages are taken from the
-on-failure queues (`stages.refused_deliveries`).
+is a line for everything that was recorded, for 5 minutes at most. Then CloudWatch is asked once for the metrics of a
+measured function's copy. Last, the trial's messages are taken from the on-failure queues (`stages.refused_deliveries`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pydantic import ValidationError
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.phase import PhaseSchedule
-from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput
+from stepbench.contracts.plan import TrialRef, TrialSpec
+from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput, PreparedTarget
+from stepbench.drivers.receivers.metrics import read_function_metrics
 from stepbench.drivers.receivers.source import copy_name
 from stepbench.experiments.registry import experiment_of
 from stepbench.records.formats.second_sources import PATTERN, LogCollection, ReportPage, parse_reports
@@ -28,6 +29,7 @@ from stepbench.stages.log_pages import PAGE_EVENTS, read_page
 from stepbench.stages.refused_deliveries import collect_refused
 
 if TYPE_CHECKING:
+    from stepbench.contracts.invocations import FunctionMetrics
     from stepbench.experiments.protocol import Logs
     from stepbench.services import Services
 
@@ -65,6 +67,8 @@ class _Cursor(Contract):
     receiver: str
     functions: tuple[str, ...]
     calls: int = 0
+    measured_pattern: str = PATTERN
+    """Of a measured function's log: all lines where Lambda's own are JSON."""
 
     @property
     def done(self) -> bool:
@@ -85,6 +89,10 @@ class _Cursor(Contract):
             return self.name
         name = copy_name(tag, prefix) if self.name == MEASURED else f"{prefix}-{self.name}"
         return f"/aws/lambda/{name}"
+
+    @property
+    def report_pattern(self) -> str:
+        return self.measured_pattern if self.name == MEASURED else PATTERN
 
     @property
     def own_from_ms(self) -> int:
@@ -137,7 +145,7 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
     began_ns = services.clock.now_ns()
     spec = services.trial(task.ref)
     logs = experiment_of(spec.plan.experiment).staging.logs(spec.plan)
-    cursor = _resume(task.token) or _begin(task.ref, logs, services, began_ns)
+    cursor = _resume(task.token) or _begin(spec, logs, services, began_ns)
     cursor = cursor.model_copy(update={"calls": cursor.calls + 1})
     while not cursor.done:
         following = _read_page(task.ref, cursor, logs, services)
@@ -146,15 +154,31 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
         cursor = following
     take_in(spec, services)
     collection = _compare(task.ref, cursor, logs, services)
-    waiting = cursor.every == 1 and collection.seen < collection.expected
+    measured = spec.plan.target.function is not None
+    log_is_gone = measured and services.runs.find_bytes(layout.trial_key(task.ref, "removed.json")) is not None
+    waiting = cursor.every == 1 and collection.seen < collection.expected and not log_is_gone
     if (waiting or collection.t4_seen < collection.t4_expected) and services.clock.now_ns() < cursor.deadline_ns:
         return CollectLogsOutput(done=False, token=cursor.at_function(0).model_dump_json())
-    if spec.plan.target.function is not None:
+    if measured:
         take_in(spec, services, anew=True)
         collection = _compare(task.ref, cursor, logs, services)
+        collection = collection.model_copy(update={"metrics": _read_metrics(spec, cursor, collection, services)})
     collect_refused(task.ref, services)
     services.runs.put_model(layout.trial_key(task.ref, "logs/collection.json"), collection)
     return CollectLogsOutput(done=True, token="")
+
+
+def _read_metrics(
+    spec: TrialSpec, cursor: _Cursor, collection: LogCollection, services: Services
+) -> FunctionMetrics | None:
+    """Return what CloudWatch has of the copy by now; None on emulators."""
+    if services.settings.emulator:
+        return None
+    name = copy_name(spec.tag, services.settings.function_prefix)
+    span_s = cursor.from_ms // 1_000, services.clock.now_ns() // 1_000_000_000
+    streamed = spec.plan.target.delivers_batches
+    found = read_function_metrics(services.aws, name, span_s, streamed=streamed)
+    return found.model_copy(update={"recorded": collection.expected})
 
 
 def _resume(token: str) -> _Cursor | None:
@@ -165,7 +189,8 @@ def _resume(token: str) -> _Cursor | None:
         return None
 
 
-def _begin(ref: TrialRef, logs: Logs, services: Services, now_ns: int) -> _Cursor:
+def _begin(spec: TrialSpec, logs: Logs, services: Services, now_ns: int) -> _Cursor:
+    ref, function = spec.ref, spec.plan.target.function
     prefix = services.settings.function_prefix
     expected = len(logs.recorded(ref, services.runs, services.table)[0])
     return _Cursor(
@@ -176,6 +201,7 @@ def _begin(ref: TrialRef, logs: Logs, services: Services, now_ns: int) -> _Curso
         line_groups=tuple(each.format(prefix=prefix) for each in logs.line_groups),
         receiver=logs.functions[0],
         functions=logs.functions,
+        measured_pattern="" if function is not None and function.times == "platform" else PATTERN,
     )
 
 
@@ -187,7 +213,14 @@ def were_shared(run_id: str, since_ns: int, services: Services) -> bool:
 
 
 def _trial_start_ms(ref: TrialRef, services: Services, now_ns: int) -> int:
-    """Return when the trial took its lease; without one, its first phase's start, or an hour ago."""
+    """
+    Return when the trial took its lease; where nobody knows, an hour before its first phase's start, or before now.
+
+    The lease of one that was stopped is gone; with the hour, each run before it would have shared its functions.
+    """
+    prepared = services.runs.find_model(layout.trial_key(ref, "made.json"), PreparedTarget)
+    if prepared is not None and prepared.taken_at_ns:
+        return prepared.taken_at_ns // 1_000_000
     for lease in services.table.leases():
         if lease.tag == ref.tag:
             return lease.taken_at_ns // 1_000_000
@@ -214,9 +247,9 @@ def _read_page(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -
 
 def _request_page(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -> dict[str, Any] | None:
     from_ms, to_ms = cursor.span_ms()
-    pattern = logs.pattern(ref.tag) if cursor.reads_lines else PATTERN
-    more = {"nextToken": cursor.next} if cursor.next else {}
-    asked = {"startTime": from_ms, "endTime": to_ms, "filterPattern": pattern, **more}
+    pattern = logs.pattern(ref.tag) if cursor.reads_lines else cursor.report_pattern
+    more = {**({"filterPattern": pattern} if pattern else {}), **({"nextToken": cursor.next} if cursor.next else {})}
+    asked = {"startTime": from_ms, "endTime": to_ms, **more}
     return read_page(cursor.group(services.settings.function_prefix, ref.tag), asked, services)
 
 

@@ -21,7 +21,7 @@ from stepbench.errors import RecordsRefusedError, RecordsUnavailableError, Targe
 from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import Lease
-from stepbench.stages.function_log import take_in
+from stepbench.stages.function_log import keep_reports, take_in
 from stepbench.stages.target_driver import STEP_LIMIT_S, note_removed, open_driver, poll
 from stepbench.stages.tune_store import restore_released
 
@@ -203,18 +203,23 @@ def execution_status(arn: str, services: Services) -> str:
 def _await_deliveries(ref: TrialRef, services: Services) -> None:
     """Let arrive what a trigger is delivering once writers have ended: it is gone with the trigger."""
     await_silence(ref.tag, services)
-    expected, seen = sum(file.expected for file in services.table.files(ref.tag)), -1
+    expected = sum(file.expected for file in services.table.files(ref.tag))
     spec = services.trial(ref)
     if not expected or spec.plan.pull:
         return  # watchers have waited themselves
+    try:
+        _await_count(spec, expected, services)
+        keep_reports(spec, services)
+    except RecordsUnavailableError:  # what it printed is lost for the report; the copy has to go all the same
+        logger.exception("the log of the measured function cannot be read", extra=ref.model_dump())
+
+
+def _await_count(spec: TrialSpec, expected: int, services: Services) -> None:
+    seen = -1
     until_ns = services.clock.now_ns() + DELIVERY_LIMIT_S * _SECOND_NS
     while services.clock.now_ns() < until_ns:
-        try:
-            take_in(spec, services)
-        except RecordsUnavailableError:  # what it printed is lost for the report; the copy has to go all the same
-            logger.exception("the log of the measured function cannot be read", extra=ref.model_dump())
-            return
-        before, seen = seen, services.table.t4_count(ref.tag)
+        take_in(spec, services)
+        before, seen = seen, services.table.t4_count(spec.tag)
         if seen == before and seen >= expected:
             return
         services.clock.sleep(FINISH_POLL_S)

@@ -82,14 +82,15 @@ def prepare_target(
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
     target = lease_target(spec, services.settings)
-    _take_lease(spec, target, task.execution_arn, services, build)
+    taken_at_ns = _take_lease(spec, target, task.execution_arn, services, build)
     _give_back_if_cancelled(spec, target, services)
     if spec.plan.log_t4 != "none":
         services.table.set_flag(spec.tag, layout.LOG_T4, spec.plan.log_t4)  # before the first event can come
     with reach_target(spec, services, build) as opened:
         services.table.set_flag(spec.tag, layout.PREPARED_FLAG, target)
         refuse_if_cancelled(spec.tag, services)  # after `made`: a sweeper has set the one before it looks for the other
-        prepared = PreparedTarget(target=target, execution_arn=task.execution_arn, names=opened.driver.resource_names())
+        names = opened.driver.resource_names()
+        prepared = PreparedTarget(target=target, execution_arn=task.execution_arn, names=names, taken_at_ns=taken_at_ns)
         services.runs.put_model(layout.trial_key(task.ref, "made.json"), prepared)
         opened.run(_prepare(spec, opened.driver, services), PREPARE_LIMIT_S)
         undo_if_cancelled(spec, opened, services)
@@ -129,11 +130,9 @@ def _describe(spec: TrialSpec, opened: OpenDriver, services: Services) -> Served
     return Served(provider=provider, emulated=False)
 
 
-def _take_lease(
-    spec: TrialSpec, target: str, execution_arn: str, services: Services, build: BuildDriver | None
-) -> None:
+def _take_lease(spec: TrialSpec, target: str, execution_arn: str, services: Services, build: BuildDriver | None) -> int:
     """
-    Take the lease; from a trial that is over, once that is torn down.
+    Take the lease, from a trial that is over once that is torn down; return when, as it is noted.
 
     Raises:
         TargetBusyError: another run holds the target, or something of the trial that is over still runs, or is left.
@@ -141,15 +140,16 @@ def _take_lease(
     """
     take = partial(services.table.take_lease, target, spec.ref, execution_arn)
     try:
-        take(services.clock.now_ns())
+        take(now_ns := services.clock.now_ns())
     except TargetBusyError:
         holder = services.table.find_lease(target)
         if waits_for := _free(holder, spec, services, build) if holder else "another trial":
             services.table.set_flag(spec.tag, layout.WAITING, waits_for)
             raise
-        take(services.clock.now_ns())
+        take(now_ns := services.clock.now_ns())
     if services.table.flag(spec.tag, layout.WAITING):
         services.table.set_flag(spec.tag, layout.WAITING, "")
+    return now_ns
 
 
 def _free(holder: Lease, spec: TrialSpec, services: Services, build: BuildDriver | None) -> str:

@@ -141,6 +141,13 @@ def test_a_handler_that_is_not_there_is_reported_as_without_the_layer(
     assert first[0].startswith("Runtime.")
 
 
+def test_what_a_module_raises_at_import_is_in_the_log(measured: Measured) -> None:
+    """Its canaries never arrive, and the log is all that says why."""
+    measured.make("broken", "raise OSError('no such table')")
+    assert (measured.functions.call("broken").error or {})["errorType"] == "OSError"
+    assert any("OSError" in line for line in measured.messages("broken", "REPORT"))
+
+
 STREAM = """
 import json
 def handler(event, context):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
 import queue
 import select
@@ -21,6 +22,7 @@ import subprocess
 import tempfile
 import threading
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -105,12 +107,20 @@ class Report(NamedTuple):
 
     duration_ms: without initialisation. init_ms: of its sandbox; None if that had been there before. memory_mb: the
     function's. peak_mb: the most that its sandbox has held; None where its process has ended, logged as all of it.
+    begun_ns: when it began, after initialisation, ns since the epoch. error: its type; "" = none.
     """
 
     duration_ms: float
     init_ms: float | None
     memory_mb: int
     peak_mb: int | None
+    begun_ns: int = 0
+    error: str = ""
+
+    @property
+    def max_mb(self) -> int:
+        """Return what Lambda reports as the most that was used."""
+        return self.memory_mb if self.peak_mb is None else self.peak_mb
 
 
 def peak_memory_mb(pid: int | None) -> int | None:
@@ -122,19 +132,47 @@ def peak_memory_mb(pid: int | None) -> int | None:
     return next((int(line.split()[1]) // 1_024 for line in status.splitlines() if line.startswith("VmHWM:")), None)
 
 
-def invocation_log(request_id: str, version: str, printed: str, report: Report) -> str:
+TIMED_OUT = "Sandbox.Timedout"
+
+
+def invocation_log(request_id: str, version: str, printed: str, report: Report, log_format: str = "Text") -> str:
     """Return an invocation's lines as CloudWatch Logs gets them from Lambda, with what the function has printed."""
+    if log_format == "JSON":
+        return _json_log(request_id, version, printed, report)
     fields = [
         f"REPORT RequestId: {request_id}",
         f"Duration: {report.duration_ms:.2f} ms",
         f"Billed Duration: {int(report.duration_ms) + 1} ms",
         f"Memory Size: {report.memory_mb} MB",
-        f"Max Memory Used: {report.memory_mb if report.peak_mb is None else report.peak_mb} MB",
+        f"Max Memory Used: {report.max_mb} MB",
         *([f"Init Duration: {report.init_ms:.2f} ms"] if report.init_ms is not None else []),
     ]
     lines = [f"START RequestId: {request_id} Version: {version}"]
     lines += [*filter(None, printed.split("\n")), f"END RequestId: {request_id}", "\t".join([*fields, ""])]
     return "\n".join(lines)
+
+
+def _json_log(request_id: str, version: str, printed: str, report: Report) -> str:
+    """Return the lines with Lambda's own as JSON, at the log level INFO; they have the times, in milliseconds."""
+    metrics = {
+        "durationMs": round(report.duration_ms, 3),
+        "billedDurationMs": int(report.duration_ms) + 1,
+        "memorySizeMB": report.memory_mb,
+        "maxMemoryUsedMB": report.max_mb,
+        **({"initDurationMs": round(report.init_ms, 3)} if report.init_ms is not None else {}),
+    }
+    status = "success" if not report.error else "timeout" if report.error == TIMED_OUT else "error"
+    failed = {"errorType": report.error} if status == "error" else {}
+    began = {"requestId": request_id, "version": version}
+    ended = {"requestId": request_id, "metrics": metrics, "status": status, **failed}
+    lines = [_json_line("start", report.begun_ns, began), *filter(None, printed.split("\n"))]
+    return "\n".join([*lines, _json_line("report", report.begun_ns + int(report.duration_ms * 1e6), ended)])
+
+
+def _json_line(kind: str, at_ns: int, record: Mapping[str, object]) -> str:
+    at_s, ms = divmod(at_ns // 1_000_000, 1_000)
+    time = f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+    return json.dumps({"time": time, "type": f"platform.{kind}", "record": record}, separators=(",", ":"))
 
 
 class Output:

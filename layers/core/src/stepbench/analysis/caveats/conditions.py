@@ -131,6 +131,19 @@ def find_ignored_batching_window(evidence: Evidence, _findings: Findings) -> Ite
         )  # fmt: skip
 
 
+def find_memory_without_effect(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report settings of a measured function's sandbox that an emulator does not have."""
+    function = evidence.spec.offered.target.function
+    if function is None or not (evidence.served.emulated or evidence.deployment.emulator):
+        return
+    for field, name in (("memory_mib", "Memory"), ("snap_start", "SnapStart")):
+        if getattr(function, field):
+            text = f"{name} is not emulated: the function had what this machine has, whatever {field} says."
+            remedy = f"Measure target.function.{field} on AWS: the same plan decides there."
+            setting = f"target.function.{field}"
+            yield Caveat(kind="setting_without_effect", text=text, remedy=remedy, setting=setting)
+
+
 def find_unreached_batch_size(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """
     Report a batch size that no invocation was handed, where the plan varies it or has another one than the default.

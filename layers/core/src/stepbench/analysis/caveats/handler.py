@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.analysis.handler import given_up, measured_failures
+from stepbench.analysis.handler import FURTHER_APART, given_up, measured_failures
 from stepbench.analysis.windows import windows_with
 from stepbench.contracts.result import Caveat
-from stepbench.digits import count, counted
+from stepbench.digits import count, counted, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,8 +58,52 @@ def find_handler_errors(evidence: Evidence, findings: Findings) -> Iterator[Cave
 def _describe_errors(errors: Mapping[str, int]) -> str:
     """Return how many invocations failed or never ended, and of what most of them."""
     names = ", ".join(f"{name} {count(number)}" for name, number in islice(errors.items(), _SHOWN))
-    more = ", …" if len(errors) > _SHOWN else ""
+    others = sum(islice(errors.values(), _SHOWN, None))
+    more = f", and {count(others)} of {counted(len(errors) - _SHOWN, 'other type')}" if others else ""
     return f"{counted(sum(errors.values()), 'invocation')} of the measured function failed ({names}{more})"
+
+
+def find_throttles(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report invocations of the measured function that Lambda refused for want of concurrency."""
+    metrics, function = evidence.collection and evidence.collection.metrics, evidence.spec.offered.target.function
+    if function is None or not metrics or not metrics.throttles:
+        return
+    text = (
+        f"Lambda throttled the measured function {counted(metrics.throttles, 'time')} up to {moment(metrics.until)}, "
+        "when CloudWatch's values end: no concurrency was left for an invocation. Events waited for the next try, and "
+        "their latencies have that wait in them."
+    )
+    reserved = f"target.function.reserved_concurrency ({function.reserved_concurrency} at present)"
+    account = "the account's concurrency, or reserve some of it (target.function.reserved_concurrency)"
+    limit = reserved if function.reserved_concurrency else account
+    yield Caveat(kind="throttled", text=text, remedy=f"Raise {limit}; or offer fewer a second.")
+
+
+def find_platform_times(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report whose times t4 and t5 are, where they are Lambda's own."""
+    function = evidence.spec.offered.target.function
+    if function is None or function.times != "platform":
+        return
+    text = (
+        "t4 and t5 are of Lambda's own log lines: t4 is when the invocation began in its sandbox, in whole "
+        "milliseconds and before the handler's first statement; t5 is the duration after it, with the work of the "
+        "runtime and of extensions. Which event an invocation was of is found by the order of sends and starts."
+    )
+    remedy = 'For the handler\'s own times in nanoseconds use target.function.times "layer" or "own".'
+    yield Caveat(kind="platform_times", text=text, remedy=remedy)
+
+
+def find_unpaired_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report events that have arrived, though it is not known by which invocation."""
+    if not (unpaired := findings.total("unpaired")):
+        return
+    text = (
+        f"{count(unpaired)} of {counted(findings.total('received'), 'event')} that arrived have no latency of their "
+        "own: each other's invocations could be theirs. They are in every count, and in handler times. Slow ones are "
+        "more often among them, so that the quantiles of the others are rather too low."
+    )
+    about = windows_with(findings.measured_windows, evidence.joined.unpaired)
+    yield Caveat(kind="unpaired_events", text=text, remedy=FURTHER_APART, windows=about)
 
 
 def find_processed_twice(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:

@@ -9,8 +9,16 @@ from stepbench.contracts.base import BrokenRule, repeated_names
 from stepbench.contracts.function import (
     MOST_ASYNCHRONOUS_ATTEMPTS,
     MOST_LOGGED_EVENTS,
+    MOST_TABLED_EVENTS,
 )
-from stepbench.contracts.target import CassandraTarget, DsqlTarget, PostgresqlTarget, stores_with, target_models
+from stepbench.contracts.target import (
+    CassandraTarget,
+    DsqlTarget,
+    DynamoDbTarget,
+    PostgresqlTarget,
+    stores_with,
+    target_models,
+)
 from stepbench.contracts.workload import Kind
 
 if TYPE_CHECKING:
@@ -59,18 +67,39 @@ def _function_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         yield BrokenRule("target.function", "cannot be in the writer's sandbox", "Remove it, or same_sandbox.")
     if trial.log_t4 != "none":
         yield BrokenRule("log_t4", "has no effect: a measured function always prints its times", "Remove it.")
-    yield from _logged_rules(trial)
+    if function.times == "platform":
+        yield from _order_rules(trial)
+    yield from _logged_rules(trial, function)
     yield from _attempt_rules(trial, function)
 
 
-def _logged_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+def _order_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """Lambda's own lines name no event: every write has to be one event, and every event one invocation."""
+    why = 'and target.function.times "platform" finds events by their order'
+    target, record = trial.target, trial.record
+    if isinstance(target, DynamoDbTarget):
+        if target.batch_size > 1 or target.batching_window_s:
+            message = f"lets an invocation have several events, {why}"
+            yield BrokenRule("target.batch_size", message, "Set batch_size to 1, and remove batching_window_s.")
+        if target.filter is not None:
+            yield BrokenRule("target.filter", f"holds events back, {why}", "Remove it.")
+    if record.matching_share < 1:
+        yield BrokenRule("record.matching_share", f"holds events back, {why}", "Remove it.")
+    if record.operation != "put":
+        yield BrokenRule("record.operation", f"writes records before the load, {why}", 'Use "put".')
+
+
+def _logged_rules(trial: TrialFields, function: MeasuredFunction) -> Iterator[BrokenRule]:
     """What a measured function printed is read after the load."""
-    if trial.events > MOST_LOGGED_EVENTS:
-        message = f"offer {trial.events:,} events, and a measured function's are read from its log"
-        yield BrokenRule("phases", message, f"Offer {MOST_LOGGED_EVENTS:,} at most, or split the trial.")
+    tabled = function.records == "table"
+    most = MOST_TABLED_EVENTS if tabled else MOST_LOGGED_EVENTS
+    if trial.events > most:
+        where, other = ("the results table", "") if tabled else ("its log", ', set target.function.records to "table"')
+        message = f"offer {trial.events:,} events, and a measured function's are read from {where}"
+        yield BrokenRule("phases", message, f"Offer {most:,} at most{other}, or split the trial.")
     for index, phase in enumerate(trial.phases):
         if phase.until is not None:
-            message = "looks at arrivals during the load, and a measured function's are read from its log after it"
+            message = "looks at arrivals during the load, and a measured function's are read after it"
             yield BrokenRule(f"phases[{index}].until", message, "Remove it, and give a duration_s or a count.")
 
 

@@ -87,6 +87,8 @@ class TransferTrial(RuledContract):
     The time of a transfer is that of its bytes alone: start-up, name resolution, TLS and credentials are not in it.
     """
 
+    APART: ClassVar[bool] = True
+
     experiment: Literal["transfer"]
     name: Name | None = Field(default=None, description="Without it, `files`.")
     target: FilesTarget = FilesTarget()

@@ -10,6 +10,7 @@ callers have tokens, fetch each other with the token. Without this script they a
   const ROOT = new URL(document.currentScript.src).pathname.replace("/dashboard/assets/dashboard.js", "");
   const LOOK_MS = 2_000, LIST_MS = 5_000, HIDDEN_MS = 20_000, MOST_MS = 60_000;
   const TYPED_MS = 400, LIMIT_MS = 30_000;
+  const MOST_FILE_BYTES = 4 * 1024 * 1024;
   const MOST_SAMPLES = 120, STALE_MS = 6_000;
   const NONE = "–";
   const main = () => document.getElementById("main");
@@ -28,7 +29,6 @@ callers have tokens, fetch each other with the token. Without this script they a
   const count = (value) => (value === null || value === undefined ? NONE : value.toLocaleString("en-US"));
   const rate = (value) => (value === null ? NONE : value.toLocaleString("en-US", { maximumFractionDigits: value < 10 ? 1 : 0 }));
   const events = (value) => (value === null ? NONE : `${count(value)} ${value === 1 ? "event" : "events"}`);
-  const dollars = (value) => `$${value >= 1 || value === 0 ? value.toFixed(2) : Number(value.toPrecision(2))}`;
   const span = (seconds) => {
     const whole = Math.round(seconds);
     if (whole < 60) return `${whole} s`;
@@ -191,57 +191,30 @@ callers have tokens, fetch each other with the token. Without this script they a
 
   /* --- plans that are checked as they are typed ------------------------------------------------------------------ */
 
-  function changesOf(text) {
-    const changes = {};
-    for (const line of text.split("\n").filter((each) => each.trim())) {
-      const at = line.indexOf("=");
-      if (at < 1) throw new Error(`“${line.trim()}” is no PATH=VALUE, such as trials[*].repeats=3.`);
-      const value = line.slice(at + 1);
-      try { changes[line.slice(0, at).trim()] = JSON.parse(value); } catch { changes[line.slice(0, at).trim()] = value; }
-    }
-    return changes;
-  }
+  const target = (form) => new URL(form.getAttribute("action"), location.href).pathname; // a button is called action, too
+  const encoded = (form, fields) => (form.enctype === "multipart/form-data" ? fields : new URLSearchParams(fields));
 
-  function bodyOf(form) {
-    const fields = new FormData(form);
-    const text = fields.get("document");
-    let plan = fields.get("plan");
-    if (text !== null) {
-      try { plan = JSON.parse(text); } catch (error) { throw new Error(`The plan is no JSON: ${error.message}.`); }
-    }
-    const set = changesOf(fields.get("changes") ?? "");
-    return JSON.stringify(Object.keys(set).length ? { plan, set } : { plan });
-  }
-
-  const line = (tag, text, className = "") => Object.assign(document.createElement(tag), { textContent: text, className });
-
-  function answerOf(ok, found) {
-    if (ok) {
-      const trials = `${count(found.trials)} ${found.trials === 1 ? "trial" : "trials"}`;
-      const cost = `${dollars(found.estimate_usd)} by estimate (budget ${dollars(found.budget_usd)})`;
-      return [line("p", `Valid: ${trials}, ${events(found.events)}, about ${span(found.expected_s)}, ${cost}.`, "notice kept")];
-    }
-    const list = line("ul", "", "problem-list");
-    for (const each of found.problems ?? []) {
-      const item = document.createElement("li");
-      item.append(line("code", each.path), ` ${each.message} (got `, line("code", each.value), `). ${each.remedy}`);
-      list.append(item);
-    }
-    const number = list.children.length;
-    const lead = number ? `${number === 1 ? "One thing is" : `${number} things are`} wrong.` : found.detail ?? "It could not be checked.";
-    return [line("p", lead, "notice missed"), ...(number ? [list] : [])];
-  }
-
+  /* The stack says what it would say to the form without this script; a file of rows it keeps, and names in the plan. */
   function checkAsTyped(form) {
     let timer = 0, number = 0;
-    const outcome = form.querySelector("[data-outcome]");
+    const outcome = form.querySelector("[data-outcome]"), file = form.querySelector("[type=file]");
     const check = async () => {
       const mine = ++number;
       try {
-        const body = bodyOf(form);
-        const answer = await ask(`${ROOT}/plans/validate`, { method: "POST", body, headers: { "Content-Type": "application/json" } });
-        const parts = answerOf(answer.ok, await answer.json());
-        if (mine === number) outcome.replaceChildren(...parts);
+        if (file?.files[0]?.size > MOST_FILE_BYTES) throw new Error("The file is larger than 4 MB: upload it by POST /values, and give its key in the plan.");
+        const fields = new FormData(form);
+        fields.set("action", "outcome");
+        const answer = await ask(target(form), { method: "POST", body: encoded(form, fields) });
+        const fresh = isPage(answer) ? await parsed(answer) : null;
+        if (mine !== number) return;
+        const found = fresh?.querySelector("[data-outcome]");
+        if (!found) throw new Error(fresh?.querySelector("main p")?.textContent ?? `It could not be checked: status ${answer.status}.`);
+        outcome.replaceChildren(...found.childNodes);
+        const text = fresh.querySelector("[name=document]").value;
+        if (file?.files.length && text !== form.elements.document.value) {
+          form.elements.document.value = text;
+          file.value = "";
+        }
       } catch (error) {
         if (mine === number) outcome.replaceChildren(line("p", error.message, "notice missed"));
       }
@@ -253,6 +226,8 @@ callers have tokens, fetch each other with the token. Without this script they a
       if (edit) edit.href = `${ROOT}/dashboard/plans/${encodeURIComponent(form.elements.plan.value)}`;
     });
   }
+
+  const line = (tag, text, className = "") => Object.assign(document.createElement(tag), { textContent: text, className });
 
   /* --- moving between pages: by itself only in the page that holds a token ---------------------------------------- */
 
@@ -313,8 +288,8 @@ callers have tokens, fetch each other with the token. Without this script they a
     const form = event.target;
     if (form.id === "sign-in") return;
     event.preventDefault();
-    const fields = new URLSearchParams(new FormData(form, event.submitter));
-    const path = new URL(form.getAttribute("action"), location.href).pathname; // a button is called action, too
+    const fields = encoded(form, new FormData(form, event.submitter));
+    const path = target(form);
     if (form.getAttribute("method") === "get") location.hash = `${path}?${fields}`;
     else show(path, "", { method: "POST", body: fields });
   }

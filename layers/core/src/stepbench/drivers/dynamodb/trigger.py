@@ -195,8 +195,9 @@ def mapping_request(target: DynamoDbTarget, stream_arn: str, receiver_arn: str, 
         "ParallelizationFactor": target.parallelization_factor,
         "MaximumRetryAttempts": RETRIES if function is None else function.attempts - 1,
         "MaximumRecordAgeInSeconds": MAX_RECORD_AGE_S if function is None else function.max_event_age_s,
-        "FunctionResponseTypes": ["ReportBatchItemFailures"],
     }
+    if function is None or function.times != "platform":  # of a response, Lambda's own lines say nothing
+        request["FunctionResponseTypes"] = ["ReportBatchItemFailures"]
     if function is not None and function.bisect:
         request["BisectBatchOnFunctionError"] = True
     if target.batching_window_s:  # none is the default; asked for, it would not go with batches of more than 10

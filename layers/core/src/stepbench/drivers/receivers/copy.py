@@ -24,6 +24,7 @@ from stepbench.drivers.receivers.source import (
     TRIAL_TAG,
     copy_name,
     copy_request,
+    logging_config,
     named_version,
     needed_rights,
     package_configuration,
@@ -31,6 +32,7 @@ from stepbench.drivers.receivers.source import (
 )
 from stepbench.errors import PlanError, Problem, TargetUnavailableError, raise_problems
 from stepbench.observability import logger
+from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
@@ -169,6 +171,11 @@ class FunctionCopy:
     async def _make(self) -> None:
         configuration, code = await (self._of_function() if self._wanted.name else self._of_package())
         variables = {"STEPBENCH_TRIAL": self._spec.tag, "STEPBENCH_IDENTITY": self._identity()}
+        if self._wanted.records == "table":
+            endpoint = (await self._aws.client("dynamodb")).meta.endpoint_url
+            variables["STEPBENCH_RESULTS_TABLE"] = f"{endpoint.rstrip('/')}/{self._settings.results_table}"
+        if self._wanted.times == "platform":
+            variables = {}
         request = copy_request(configuration, self._wanted, self._settings.measuring_layer_arn, variables)
         await self._unless_there("logs", "create_log_group", logGroupName=self._log_group)
         await self._aws.ask("put_retention_policy", "logs", logGroupName=self._log_group, retentionInDays=_LOG_DAYS)
@@ -177,7 +184,7 @@ class FunctionCopy:
             "create_function",
             FunctionName=self._name,
             Code=code,
-            LoggingConfig={"LogFormat": "Text", "LogGroup": self._log_group},
+            LoggingConfig=logging_config(self._wanted, self._log_group),
             Tags={TRIAL_TAG: self._spec.tag},
             **request,
         )
@@ -206,10 +213,14 @@ class FunctionCopy:
         at = f"{region}:{account}"
         group = f"arn:{partition}:logs:{at}:log-group:{self._log_group}"
         table = f"arn:{partition}:dynamodb:{at}:table/{self._settings.target_table_prefix}{self._spec.tag}"
+        results = f"arn:{partition}:dynamodb:{at}:table/{self._settings.results_table}"
+        results = results if self._wanted.records == "table" else ""
         denied = []
         queues = (self._settings.invoke_failures_queue_arn, self.failures_arn)
-        for resource, actions in needed_rights(self._spec.offered.target.store, group, table, queues).items():
-            wanted = {"PolicySourceArn": role_arn, "ActionNames": actions, "ResourceArns": [resource]}
+        for resource, actions in needed_rights(self._spec.offered.target.store, group, table, queues, results).items():
+            wanted: dict[str, Any] = {"PolicySourceArn": role_arn, "ActionNames": actions, "ResourceArns": [resource]}
+            if resource == results:
+                wanted["ContextEntries"] = [_leading_key(layout.lines_pk(self._spec.tag, 0))]
             try:
                 answer = await self._aws.ask("simulate_principal_policy", "iam", **wanted)
             except TargetUnavailableError:
@@ -292,3 +303,8 @@ class FunctionCopy:
 
     def _problem(self, field: str, message: str, remedy: str) -> Problem:
         return Problem(path=self._path + field, value=repr(self._wanted.described), message=message, remedy=remedy)
+
+
+def _leading_key(key: str) -> dict[str, Any]:
+    """Return what a policy's condition on the keys of DynamoDB's items is judged by."""
+    return {"ContextKeyName": "dynamodb:LeadingKeys", "ContextKeyValues": [key], "ContextKeyType": "stringList"}

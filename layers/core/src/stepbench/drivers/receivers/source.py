@@ -26,11 +26,12 @@ WRAPPER = "AWS_LAMBDA_EXEC_WRAPPER"
 WRAPPER_PATH = "/opt/stepbench-measure"
 TRIAL_TAG = "stepbench:trial"
 """Name of the tag that a copy has, with the trial's tag as its value."""
-_OWN_VARIABLES = ("STEPBENCH_TRIAL", "STEPBENCH_IDENTITY")
+_OWN_VARIABLES = ("STEPBENCH_TRIAL", "STEPBENCH_IDENTITY", "STEPBENCH_RESULTS_TABLE")
 _COPIED = ("Role", "Handler", "Runtime", "Timeout", "MemorySize", "Architectures", "EphemeralStorage", "KMSKeyArn")
 """What a copy has as it is; the rest is asked for in another form than it is shown in."""
 _OTHER_RUNTIMES = (
-    'Give times: "own" if the function prints the lines of docs/your-function.md itself. Else use Python or Node.js.'
+    'Give times: "own" if the function prints the lines of docs/your-function.md itself, or times: "platform" for '
+    "Lambda's own log lines, in whole milliseconds."
 )
 DEFAULT_TIMEOUT_S, DEFAULT_MEMORY_MIB = 60, 1_024
 """Of a package, for which the plan names none."""
@@ -143,7 +144,16 @@ def copy_request(
     return request
 
 
-def needed_rights(store: str, log_group: str, table: str, failures: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def logging_config(wanted: MeasuredFunction, log_group: str) -> dict[str, str]:
+    """Return how a copy logs; Lambda's own lines have times of their own as JSON alone, from the level INFO on."""
+    if wanted.times == "platform":
+        return {"LogFormat": "JSON", "SystemLogLevel": "INFO", "LogGroup": log_group}
+    return {"LogFormat": "Text", "LogGroup": log_group}
+
+
+def needed_rights(
+    store: str, log_group: str, table: str, failures: Iterable[str], results: str = ""
+) -> dict[str, tuple[str, ...]]:
     """
     Return what the role of a copy has to be allowed, actions by resource.
 
@@ -155,9 +165,11 @@ def needed_rights(store: str, log_group: str, table: str, failures: Iterable[str
         log_group: ARN of the copy's.
         table: ARN of the trial's table, of which DynamoDB's stream is.
         failures: ARNs of the queues for what is given up; "" is none.
+        results: ARN of the results table, if the layer puts its lines there.
     """
     rights: dict[str, tuple[str, ...]] = {f"{log_group}:log-stream:any": ("logs:CreateLogStream", "logs:PutLogEvents")}
     rights |= dict.fromkeys(filter(None, failures), ("sqs:SendMessage",))
+    rights |= dict.fromkeys(filter(None, (results,)), ("dynamodb:PutItem",))
     if store == "dynamodb":
         polling = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
         rights |= {f"{table}/stream/any": polling, "*": ("dynamodb:ListStreams",)}

@@ -20,6 +20,7 @@ from stepbench.contracts.runs import RenderReportOutput
 from stepbench.errors import BLANKS, printable
 from stepbench.experiments.dataflow.report.words import describe_objects, first_media
 from stepbench.experiments.registry import experiment_of, experiments
+from stepbench.experiments.trigger.memory import memory_answers
 from stepbench.report.caveats import describe_conditions
 from stepbench.report.run import state_of, trial_labels, window_labels
 from stepbench.report.summary import failed_trials
@@ -61,22 +62,23 @@ def headline_lines(summary: RunSummary) -> tuple[str, ...]:
     """Return which thresholds were missed or not decided, and one line a trial: name, n, p50 with interval, lost."""
     labels = trial_labels(summary.trials)
     lines = tuple(_line(trial, label, summary.judge) for trial, label in zip(summary.trials, labels, strict=True))
-    return (*_thresholds(summary), *describe_media(summary), *lines)
+    return (*_thresholds(summary), *describe_choices(summary), *lines)
 
 
 def _thresholds(summary: RunSummary) -> tuple[str, ...]:
     return tuple(filter(None, (describe_missed(summary), describe_undecided(summary))))
 
 
-def describe_media(summary: RunSummary) -> tuple[str, ...]:
-    """Return which store is the best for each DAG, and what became of the objects if not all is well."""
+def describe_choices(summary: RunSummary) -> tuple[str, ...]:
+    """Return which store is best for each DAG, which memory for a function, and of objects if not all is well."""
     trials = zip(summary.trials, trial_labels(summary.trials), strict=True)
     broken = tuple(
         f"{label}: {describe_objects(trial.dataflow.objects)}"
         for trial, label in trials
         if trial.dataflow is not None and not trial.dataflow.objects.complete
     )
-    return (*broken, *(answer.text.rstrip(".") for answer in first_media(summary.media)))
+    media = (answer.text for answer in first_media(summary.media))
+    return (*broken, *(text.rstrip(".") for text in (*media, *memory_answers(summary))))
 
 
 def describe_status(summary: RunSummary) -> str:
@@ -140,7 +142,7 @@ def short_answer(summary: RunSummary) -> tuple[str, ...]:
 
     Of a run that is judged by a measure, the thresholds come behind the verdict, or the first trial's line.
     """
-    first = describe_media(summary) or tuple(map(format_verdict, first_reported(summary.verdicts, 1)))
+    first = describe_choices(summary) or tuple(map(format_verdict, first_reported(summary.verdicts, 1)))
     limits = _thresholds(summary)
     lines = first or headline_lines(summary)[len(limits) :]
     return (*lines[:1], *limits, *lines[1:]) if summary.judge else (*limits, *lines)

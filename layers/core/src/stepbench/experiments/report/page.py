@@ -30,7 +30,7 @@ from stepbench.report.distribution import distribution_section
 from stepbench.report.figures import json_for_script, own_file, page_data, page_scripts
 from stepbench.report.groups import groups, groups_nodes
 from stepbench.report.html import template_environment, to_html
-from stepbench.report.matrix import repeats_section
+from stepbench.report.matrix import compared_figure, repeats_section
 from stepbench.report.run import run_view, window_rows
 from stepbench.report.steps import steps_section
 from stepbench.report.thresholds import describe_all_kept, describe_missed, describe_undecided, thresholds_section
@@ -113,7 +113,7 @@ def _answer_sections(run: RunView) -> Iterator[doc.Node]:
     if not run.windowless:
         yield distribution_section(run)
     shares = shares_section(share_rows(summary.shares, summary.trials))
-    repeats = repeats_section(found, summary.trials, run.latency_title)
+    repeats = repeats_section(summary, found, run.latency_title)
     clocks = clock_section(summary, run.results)
     yield from filter(None, (load_section(run), shares, clocks, steps_section(run), repeats))
 
@@ -264,7 +264,10 @@ def _nodes(run: RunView, reports: Sequence[Report], groups: Sequence[TrialGroup]
     said = tuple(doc.named(label, trial, text) for label, trial, text in found)
     sentences = (doc.Sentences(said, "The others in sentences"),) if said else ()
     yield from () if behind else sentences
-    yield from verdict_nodes(summary, run.latency_title)
+    verdicts = [*verdict_nodes(summary, run.latency_title)]
+    yield from (node for node in verdicts if not isinstance(node, doc.Fold))
+    yield from filter(None, (compared_figure(summary, groups),))
+    yield from (node for node in verdicts if isinstance(node, doc.Fold))
     yield from _tables(run, groups)
     if behind and sentences:
         yield doc.Fold("Each in a sentence", sentences)

@@ -6,6 +6,7 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
+from stepbench.analysis.judged import judged_over_runs
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.errors import BLANKS, printable
 from stepbench.experiments.dataflow.report.tables import dag_numbers
@@ -28,6 +29,11 @@ _HANDLER_COUNTS = (
     *("arrived", "processed", "failed_in_handler", "failed_once", "processed_twice", "given_up"),
     *("invocations", "partly_failed", "never_ended", "cold_starts", "most_at_once"),
 )
+_METRICS = dict.fromkeys(("invocations", "throttles", "dropped"), "count") | dict.fromkeys(
+    ("oldest_event_ms", "most_at_once"), "max"
+)
+JUDGED = "judged"
+"""What CSV calls the measure that the run is judged by; which one it is stands in place of the statistic."""
 POINTS = ("min", "mean", "max")
 """Of the sample itself: they have no interval."""
 _TRIAL: dict[str, type] = {"trial": int, "name": str, "store": str, "provider": str, "emulated": bool, "state": str}
@@ -79,6 +85,7 @@ def render_csv(summary: RunSummary) -> str:
     """
     Render one row for each window, measure and statistic, in milliseconds and not rounded; two for each trial's cost.
 
+    A window's first row is what the run is judged by, if it is: of shares as such, of a cost in dollars for a million.
     A trial without a window has one row, whose reason says what became of it.
     """
     file = io.StringIO()
@@ -96,8 +103,11 @@ def _csv_cell(value: object) -> object:
 
 
 def _csv_rows(summary: RunSummary) -> Iterator[Row]:
-    for row in window_rows(summary.trials):
+    for row in window_rows(summary.trials, summary.judge):
         cells = _window_cells(row)
+        if row.judge is not None:
+            judged = judged_over_runs(row.judge, [(row.trial, row.window)])
+            yield {**cells, "kind": "", "measure": JUDGED, "statistic": row.judge.name, **judged.model_dump()}
         for kind, measure, times in _all_measures(row):
             of: Row = {**cells, "kind": kind, "measure": measure}
             for statistic in QUANTILES:
@@ -106,6 +116,7 @@ def _csv_rows(summary: RunSummary) -> Iterator[Row]:
                 yield {**of, "statistic": statistic, "value": getattr(times, statistic)}
         yield from _handler_rows(row)
     yield from _dataflow_rows(summary)
+    yield from _metrics_rows(summary)
     yield from _cost_rows(summary)
     for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
         if not trial.windows:
@@ -125,6 +136,17 @@ def _handler_rows(row: WindowRow) -> Iterator[Row]:
     for kind, measure, value in counts:
         statistic = "p50" if measure.endswith("_s") else "count"
         yield {**_window_cells(row), "kind": kind, "measure": measure, "statistic": statistic, "value": value}
+
+
+def _metrics_rows(summary: RunSummary) -> Iterator[Row]:
+    """Yield what CloudWatch had of measured functions; the reason is up to when, or why there is nothing."""
+    for trial in summary.trials:
+        if (found := trial.function_metrics) is None:
+            continue
+        reason = f"until {found.until}" if found.until else found.reason or "no value yet"
+        of: Row = {**_trial_cells(trial), "kind": "cloudwatch", "reason": reason}
+        for measure, statistic in _METRICS.items():
+            yield {**of, "measure": measure, "statistic": statistic, "value": getattr(found, measure)}
 
 
 def _dataflow_rows(summary: RunSummary) -> Iterator[Row]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.chart_data import HandlerPoint
     from stepbench.contracts.invocations import Redelivered
     from stepbench.contracts.measures import HandlerResult
-    from stepbench.contracts.result import RunSummary
+    from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.report.run import Row, RunView, TrialView, WindowRow
 
 QUESTION = "When is it done?"
@@ -27,6 +27,8 @@ _COPY = (
     "Measured is a copy of the function, made for the trial and deleted after it; the function itself was not touched. "
     "The copy does what the original does: what that writes, sends or mails, the copy has written, sent and mailed."
 )
+
+_NO_METRICS = ": emulators have no metrics of Lambda"
 
 
 def describe_handler(row: WindowRow) -> str:
@@ -88,8 +90,7 @@ def handler_tables(summary: RunSummary) -> tuple[doc.Table, ...]:
     note = (
         "Tried again: processed at a later try than the first. Never processed: arrived, and by the drain limit no "
         "invocation had processed it. Given up: of these, by Lambda, into its on-failure queue. Again: processings "
-        "after an event's first. At once: invocations that ran at one moment, at most. Throttles are not measured: no "
-        "log line shows them."
+        "after an event's first. At once: invocations that ran at one moment, at most."
     )
     heads = (
         *map(doc.Column, ("Tried again", "Never processed")),
@@ -166,8 +167,37 @@ def handler_sections(run: RunView) -> Iterator[doc.Section]:
         doc.Fold(f"{view.label}: invocations over time", (_figure(view),), plain=place == 0)
         for place, view in enumerate(drawn)
     )
+    metrics = doc.Sentences(tuple(_metrics(view) for view in run.triggered if view.summary.function))
     copied = doc.Sentence(_COPY, "note")
-    yield doc.Section("handler", QUESTION, (*tables, copied, *figures), link="Done")
+    yield doc.Section("handler", QUESTION, (*tables, metrics, copied, *figures), link="Done")
+
+
+def describe_metrics(trial: TrialSummary) -> str:
+    """Describe what CloudWatch had of the trial's copy, and up to when; or why there is nothing."""
+    found, numbers_of = trial.function_metrics, "Throttles, and how long events waited for the function"
+    if found is None:
+        return f"{numbers_of}, were not measured here{_NO_METRICS if trial.emulated else ''}."
+    if found.reason:
+        return f"{numbers_of}, could not be read: {found.reason.rstrip('.')}."
+    if not found.until:
+        return f"{numbers_of}: CloudWatch had no value yet when the trial ended."
+    parts = [digits.counted(found.throttles, "throttle")] if found.throttles is not None else []
+    parts += [f"{digits.counted(found.dropped, 'event')} dropped"] if found.dropped is not None else []
+    parts += (
+        [f"the oldest event {digits.latency(found.oldest_event_ms)} old"] if found.oldest_event_ms is not None else []
+    )
+    parts += [f"{digits.count(found.most_at_once)} at once at most"] if found.most_at_once is not None else []
+    text = f"CloudWatch, up to {digits.moment(found.until)}: {', '.join(parts)}."
+    if (seen := found.invocations or 0) < found.recorded:
+        lacking = f"{digits.count(seen)} of {digits.counted(found.recorded, 'invocation')}"
+        text += f" It had {lacking} by then: what happened later is not in these numbers."
+    return text
+
+
+def _metrics(view: TrialView) -> doc.Sentence:
+    found = view.summary.function_metrics
+    data: doc.Data = {"metric": "throttles", "value": found.throttles} if found and found.until else {}
+    return doc.named(view.label, view.summary, describe_metrics(view.summary), data)
 
 
 def _figure(view: TrialView) -> doc.Figure:

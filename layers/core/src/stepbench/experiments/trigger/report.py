@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.experiments.protocol import nothing
 from stepbench.experiments.trigger.catalogue import features_section
 from stepbench.experiments.trigger.handler import describe_handler, handler_sections, handler_tables
+from stepbench.experiments.trigger.memory_report import memory_brief, memory_sections, memory_sentences
 from stepbench.report import document as doc
 from stepbench.report.numbers import CAVEATS, COUNT, LOST, PROVIDER, Field, bare_trigger, quantiles, window_table
 from stepbench.report.run import describe_latency, window_rows
@@ -21,18 +21,24 @@ if TYPE_CHECKING:
 
 QUESTION = "How long after a write does the function run?"
 LEADS = False
-answers = nothing
+
+
+def answers(run: RunView) -> Iterator[doc.Node]:
+    """Yield which memory is the cheapest that keeps the plan's thresholds, where the plan varies memory."""
+    yield from memory_sentences(run.summary)
 
 
 def sections(run: RunView) -> Iterator[doc.Section]:
-    """Yield when measured functions were done, and what the triggers can do."""
+    """Yield what only measured functions have, their memories and when they were done, and what the triggers can do."""
+    yield from memory_sections(run)
     yield from handler_sections(run)
     if features := features_section(run):
         yield features
 
 
 def brief(summary: RunSummary) -> Iterator[doc.Node]:
-    """Yield when measured functions were done."""
+    """Yield which memory they take, and when measured functions were done."""
+    yield from memory_brief(summary)
     if tables := handler_tables(summary):
         rows = [row for row in window_rows(summary.trials) if row.window.handler]
         said = (doc.named(row.label, row.trial, describe_handler(row)) for row in rows)

@@ -60,6 +60,13 @@ class RunColumns:
         self._init_ns.extend(init_ns)
         self._error.extend([self.errors.setdefault(run.error, len(self.errors)) for run in runs])
 
+    def fail(self, rows: NDArray[np.int64], error: str) -> None:
+        """Take these invocations for failed; those that have no error of their own get this one."""
+        self.failed_from[rows] = 0
+        nameless = rows[self.error[rows] == 0]
+        if nameless.size:
+            self.error[nameless] = self.errors.setdefault(error, len(self.errors))
+
     @property
     def t4_ns(self) -> NDArray[np.int64]:
         """Return when each began; 0 of items that are no such invocation."""

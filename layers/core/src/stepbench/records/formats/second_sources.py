@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.identity import UNRESOLVED_PHASE, EventId, parse_event_id
+from stepbench.contracts.invocations import FunctionMetrics
 from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.deliveries import parse_delivery
@@ -84,10 +85,14 @@ class LogCollection(Contract):
     """Another run held a target between the trial's lease and the collection's end: it is in the same logs."""
     others: tuple[str, ...] = ()
     """In place of `shared`, of earlier versions: those runs."""
+    metrics: FunctionMetrics | None = None
+    """Of a measured function's copy; None on emulators, which have none."""
 
 
 def parse_report(message: str) -> ReportLine | None:
-    """Parse the line's numbers; return None for any other line."""
+    """Parse the line's numbers, as text or as JSON; return None for any other line."""
+    if message.startswith("{"):
+        return _parse_json_report(message)
     request = _REQUEST.match(message)
     # Fields are tab-separated, so "Billed Duration" is not also read as "Duration".
     found = (_FIELD.match(part.strip()) for part in message.split("\t"))
@@ -103,6 +108,26 @@ def parse_report(message: str) -> ReportLine | None:
         init_ms=fields.get("Init Duration"),
         failure=failure[1] if (failure := _FAILURE.search(message)) else "",
     )
+
+
+def _parse_json_report(message: str) -> ReportLine | None:
+    try:
+        line = json.loads(message)
+        if line["type"] != "platform.report":
+            return None
+        record, metrics = line["record"], line["record"]["metrics"]
+        status, kind = record.get("status", "success"), str(record.get("errorType", ""))
+        return ReportLine(
+            request_id=record["requestId"],
+            duration_ms=metrics["durationMs"],
+            billed_ms=metrics.get("billedDurationMs", metrics["durationMs"]),
+            memory_mb=int(metrics.get("memorySizeMB", 0)),
+            max_memory_mb=int(metrics.get("maxMemoryUsedMB", 0)) or None,
+            init_ms=metrics.get("initDurationMs"),
+            failure="timeout" if status == "timeout" else kind if "." in kind else "",  # those that Lambda ended
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None  # the function's own, whatever it looks like
 
 
 def parse_reports(events: Iterable[dict[str, Any]]) -> tuple[ReportLine, ...]:

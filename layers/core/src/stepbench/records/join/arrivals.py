@@ -154,6 +154,13 @@ class Arrivals:
             entries = self._without_special(entries, raw["phase"], items)
         self._match(entries)
 
+    @property
+    def unnamed(self) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
+        """Return of the entries that tell only a token: when each came, with which item, and its token."""
+        t4_ns, item = (np.concatenate([np.empty(0, np.int64), *(getattr(each, name) for each, _ in self._unnamed)])
+                       for name in ("t4_ns", "item"))  # fmt: skip
+        return t4_ns, item, [token for _, tokens in self._unnamed for token in tokens]
+
     def complete(self, events_of: EventsOf) -> None:
         """
         Match entries that tell only a token, and take all that arrived for sent, whatever a missing record suggests.

@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1 << 16
 _NEVER = np.iinfo(np.int64).max
-LATE, DISORDER, COLD, WATCH_GAP = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
+LATE, DISORDER, COLD, WATCH_GAP, UNPAIRED = (np.uint8(1 << bit) for bit in range(5))
 
 
 class FirstArrivals(NamedTuple):
     """
     Columns of the events' first arrivals, in the grid's order.
 
-    response_ns: t4 - t0, the largest number of its type = none. flags: `LATE`, `DISORDER`, `COLD` and `WATCH_GAP`, a
-    bit each. repeats: how many arrivals came after it. The other columns are those of `records.join.joined.Joined`.
+    response_ns: t4 - t0, the largest number of its type = none. flags: `LATE`, `DISORDER`, `COLD`, `WATCH_GAP` and
+    `UNPAIRED`, a bit each. repeats: how many arrivals came after it. The other columns are those of
+    `records.join.joined.Joined`.
     """
 
     response_ns: Ints

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.model.request import Outcome
-from stepbench.records.join.first_arrivals import COLD, DISORDER, LATE, WATCH_GAP
+from stepbench.records.join.first_arrivals import COLD, DISORDER, LATE, UNPAIRED, WATCH_GAP
 from stepbench.records.join.sent import NOT_OFFERED
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Joined:
     asked for, and t3_ns unless event times were. arrivals: how many, the first included. retried: how many duplicates
     are Lambda's retries. late: the first came after `limit_ns`, and somebody watched. disorder: it arrived after an
     event of the same writer that stands later in the schedule. watch_gap: nobody watched when it was acknowledged, so
-    its t4 is when the watch was taken up again. item: with which it came first, a row of the trial's `ItemColumns`,
+    its t4 is when the watch was taken up again. unpaired: see `records.join.pairing`.
+    item: with which it came first, a row of the trial's `ItemColumns`,
     where batches were asked for.
 
     processing: when a measured function was done with each; None of a trial without one.
@@ -164,6 +165,11 @@ class Joined:
         return self.first_arrivals.flagged(WATCH_GAP)
 
     @property
+    def unpaired(self) -> NDArray[np.bool_]:
+        """Return which were counted together with others, so that none of their times but t0 to t2 is their own."""
+        return self.first_arrivals.flagged(UNPAIRED)
+
+    @property
     def arrivals(self) -> NDArray[np.int64]:
         """Return how often each arrived."""
         return self.first_arrivals.repeats.astype(np.int64) + self.first_arrivals.has
@@ -205,8 +211,8 @@ class Joined:
 
     @property
     def timed(self) -> NDArray[np.bool_]:
-        """Return which of them have latencies: all, but those in a watch gap."""
-        return self.acknowledged & ~self.watch_gap
+        """Return which of them have latencies: all, but those in a watch gap, and those that are not paired."""
+        return self.acknowledged & ~self.watch_gap & ~self.unpaired
 
     @property
     def expected(self) -> NDArray[np.bool_]:

@@ -136,6 +136,7 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
         event_times=details or bool(event_time_resolution_ns(spec)),
         batches=spec.offered.target.delivers_batches,
         processing=spec.offered.target.function is not None,
+        by_order=_tries_by_order(spec),
         notes=arrivals.notes,
         gaps=gaps,
     )
@@ -153,6 +154,14 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
         retained=retained,
         watch_gaps=gaps,
     )
+
+
+def _tries_by_order(spec: TrialSpec) -> int | None:
+    """Return `join`'s argument of that name: Lambda gives a stream's retries new request ids."""
+    target = spec.offered.target
+    if target.function is None or target.function.times != "platform":
+        return None
+    return target.function.attempts if target.delivers_batches else 0
 
 
 def event_time_resolution_ns(spec: TrialSpec) -> int:

@@ -23,6 +23,9 @@ The rules, beyond reading what is there:
   `records.join.arrivals`).
 - An arrival after the drain limit (counted from the last acknowledgement, or from the last t0 that may have been
   sent) is late, which is to say: not arrived. One in a watch gap is not: nobody was there to see it in time.
+- Invocations whose lines name no event are of events by their order (`records.join.pairing`); where several events
+  could be theirs, these have arrived, as many as there are invocations, and are not paired. An attempt that another one
+  of its request follows has failed, whatever its lines say.
 - What a measured function ended after the drain limit is not processed, likewise (see `records.join.processing`). Its
   duplicates are processings after the first: what comes again because it failed is none.
 
@@ -43,8 +46,9 @@ from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.records.formats.t4_items import ItemColumns
 from stepbench.records.join.arrivals import Arrivals
-from stepbench.records.join.first_arrivals import settle_repeats, settle_times
+from stepbench.records.join.first_arrivals import UNPAIRED, settle_repeats, settle_times
 from stepbench.records.join.joined import Joined
+from stepbench.records.join.pairing import pair_arrivals
 from stepbench.records.join.processing import find_processing
 from stepbench.records.join.sent import NOT_OFFERED, UNRECORDED, Sent
 
@@ -74,6 +78,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
     event_times: bool = True,
     batches: bool = False,
     processing: bool = False,
+    by_order: int | None = None,
     notes: ItemColumns | None = None,
     gaps: Sequence[WatchGap] = (),
 ) -> Joined:
@@ -91,6 +96,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
         event_times: whether to keep t3.
         batches: whether to keep with which item each event came.
         processing: whether a measured function has received them, so that they are processed as well; keeps items, too.
+        by_order: where invocations name no event: how often a stream tries one, 0 where retries keep their request id.
         notes: where to keep what is to be known of items.
         gaps: in which nobody watched.
 
@@ -101,13 +107,18 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
     arrivals = Arrivals(grid, sent, ItemColumns() if notes is None else notes, event_times)
     for group in _groups(items):
         arrivals.add(group)
-    arrivals.complete(lambda tokens: _events_by_token(grid, files, tokens))
+    pairing = None if by_order is None else pair_arrivals(sent, arrivals, drain_limit_ns, by_order)
+    if pairing is None:
+        arrivals.complete(lambda tokens: _events_by_token(grid, files, tokens))
     for phase, stop_at_ns in (stops_ns or {}).items():
         sent.end_phase(phase, stop_at_ns)
     limit_ns = sent.drain_end_ns(drain_limit_ns)
     every = settle_repeats(arrivals)
     processed = find_processing(arrivals, every) if processing else None
     kept = {"details": details, "batches": batches or processing}
+    first = settle_times(arrivals, limit_ns, every, **kept, gaps=gaps)
+    if pairing is not None:
+        first.flags[pairing.unpaired] |= UNPAIRED
     return Joined(
         grid=grid,
         attempt=sent.attempt,
@@ -115,7 +126,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
         error=sent.error,
         lateness_ns=sent.lateness_ns.values,
         service_ns=sent.service_ns.values,
-        first_arrivals=settle_times(arrivals, limit_ns, every, **kept, gaps=gaps),
+        first_arrivals=first,
         processing=processed,
         errors=tuple(sent.errors),
         extras={name: column.values for name, column in sent.extras.items()},
@@ -202,6 +213,7 @@ def _counts(part: Joined, among: NDArray[np.bool_], cut_off_ns: int | None) -> d
         "held_back": int(np.count_nonzero(filtered & (outcome == Outcome.OK) & ~arrived)) if part.grid.arrives else 0,
         "leaked": int(np.count_nonzero(filtered & arrived)),
         "watch_gap": int(np.count_nonzero(arrived & part.watch_gap)),
+        "unpaired": int(np.count_nonzero(arrived & part.unpaired)),
         "duplicates": int(part.duplicates[among].sum()),
         "retried": int(part.retried[among].sum()),
         "out_of_order": int(np.count_nonzero(part.disorder & among)),
@@ -243,6 +255,7 @@ def check(found: Accounting) -> None:
         "nothing arrives that is not awaited": found.awaited or found.received == 0,
         "leaked <= received": found.leaked <= found.received,
         "watch gap <= received": found.watch_gap <= found.received,
+        "unpaired <= received": found.unpaired <= found.received,
         "arrived <= all, for each outcome": found.ok_arrived <= found.ok
         and found.failed_arrived <= found.failed
         and found.unknown_arrived <= found.unknown

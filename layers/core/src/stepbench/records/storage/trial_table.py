@@ -11,6 +11,7 @@ One class, because all of it is one table; each method is one or two requests. I
     missing       pk trial#<tag>     sk missing#…     error cause
     column file   pk trial#<tag>     sk file#…#<n>    key rows expected last_t2_ns
     clock         pk trial#<tag>     sk clock#…       offset_ns bound_ns
+    lines         pk lines#<tag>#<nn>   sk <t5>#<request id>#<part>   lines; put by a measured function's layer
     t4            pk t4#<tag>#<nn>   sk <request id>#<t4>   n entries tokens sandbox cold init_ns batch source
     malformed     pk malformed#<s>   sk <t4>#<request id>#<i>   body
     tasks of DAGs                    see `dag_rows`
@@ -224,6 +225,13 @@ class TrialTable(RecordTable):
         """Return how many entries the items since then hold, duplicates and canaries included; or of some shards."""
         items = self.t4_items(tag, shards, "n, sk" if since_ns else "n")
         return sum(int(item["n"]) for item in items if not since_ns or layout.t4_ns_of(item["sk"]) >= since_ns)
+
+    def function_lines(self, tag: str, since_ns: int) -> Iterator[tuple[int, str]]:
+        """Return what a measured function's layer has put of invocations that ended since then: t5, and the lines."""
+        for shard in ALL_SHARDS:
+            span = Key("sk").between(layout.lines_since(since_ns), "~")
+            for item in self._pages(Key("pk").eq(layout.lines_pk(tag, shard)) & span):
+                yield layout.lines_t5_ns(str(item["sk"])), str(item["lines"])
 
     def put_row(self, pk: str, sk: str, attributes: Mapping[str, Any]) -> None:
         """See `RecordTable`."""

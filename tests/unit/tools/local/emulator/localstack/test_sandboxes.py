@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +74,20 @@ def test_an_invocations_log_is_what_lambda_writes(made: Callable[..., Sandbox]) 
     assert "Init Duration: " in first[4]
     assert second[:3] == ["START RequestId: r-2 Version: $LATEST", "called with 2", "END RequestId: r-2"]
     assert "Init Duration" not in second[3]
+
+
+def test_a_function_that_logs_as_json_has_lambdas_lines_as_json(made: Callable[..., Sandbox]) -> None:
+    """They have their own times, which begin after the sandbox is there, and how the invocation ended."""
+    sandbox = start(made(logging_config={"LogFormat": "JSON"}))
+    begun_ms = time.time_ns() // 1_000_000
+    first, failed = (call(sandbox, event, f"r-{event}")[0].logs.splitlines() for event in (1, "raise"))
+    began, report = (json.loads(first[place]) for place in (0, -1))
+    assert (began["type"], began["record"]["requestId"]) == ("platform.start", "r-1")
+    assert first[1:3] == ["imported", "called with 1"]
+    assert report["record"]["status"] == "success"
+    assert report["record"]["metrics"]["initDurationMs"] > 0
+    assert datetime.fromisoformat(began["time"]).timestamp() * 1e3 >= begun_ms
+    assert json.loads(failed[-1])["record"]["errorType"] == "KeyError"
 
 
 @pytest.mark.parametrize(

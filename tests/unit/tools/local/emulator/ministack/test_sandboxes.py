@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -226,6 +229,54 @@ def test_a_log_has_the_lines_of_lambda() -> None:
     warm = parse_report(sandbox.invoke("next", "r-2")["log"].splitlines()[-1])
     assert warm is not None
     assert warm.init_ms is None
+
+
+JSON_LOG = {"FunctionName": "f", "LoggingConfig": {"LogFormat": "JSON", "LogGroup": "/aws/lambda/f"}}
+
+
+def test_a_function_that_logs_as_json_has_lambdas_lines_as_json() -> None:
+    """They have times of their own; MiniStack's text lines would be further invocations to whoever reads them."""
+    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_parts)()
+    sandbox.config = {**sandbox.config, **JSON_LOG}
+    groups: dict[str, Any] = {"/aws/lambda/f": {"streams": {}}}
+    logs = SimpleNamespace(_log_groups=groups, _append_log_events=lambda stream, lines: stream["events"].extend(lines))
+    stock: list[str] = []
+    service = SimpleNamespace(_emit_lambda_logs=lambda _function, request, *_rest, **_named: stock.append(request))
+    sandboxes.log_as_json(service, logs, lambda_parts)
+    begun_ms = time.time_ns() // 1_000_000
+    service._emit_lambda_logs(
+        {"config": sandbox.config}, "r-1", sandbox.invoke("first", "r-1")["log"], error=False, duration_ms=5
+    )
+    service._emit_lambda_logs({"config": sandbox.config}, "r-2", "", error=True, duration_ms=5)
+    service._emit_lambda_logs({"config": {"FunctionName": "g"}}, "r-3", "", error=True, duration_ms=5)
+    service._emit_lambda_logs(
+        {"config": {**JSON_LOG, "LoggingConfig": {"LogFormat": "JSON"}}}, "r-4", "", error=True, duration_ms=5
+    )
+
+    first, second = (
+        [event["message"] for event in each["events"]] for each in groups["/aws/lambda/f"]["streams"].values()
+    )
+    began, ended = json.loads(first[0]), json.loads(first[-1])
+    assert (began["type"], first[1], ended["type"]) == ("platform.start", "printed", "platform.report")
+    assert datetime.fromisoformat(began["time"]).timestamp() * 1e3 >= begun_ms
+    assert (ended["record"]["status"], ended["record"]["requestId"]) == ("success", "r-1")
+    assert ended["record"]["metrics"]["initDurationMs"] >= 0
+    assert json.loads(second[-1])["record"]["status"] == "error"
+    assert stock == ["r-3", "r-4"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"status": "ok"}, ""),
+        ({"status": "error", "error_payload": {"errorType": "KeyError"}}, "KeyError"),
+        ({"status": "error", "error": "Task timed out after 3.00 seconds"}, lambda_parts.TIMED_OUT),
+        ({"status": "error", "error": "gone"}, "Runtime.Unknown"),
+    ],
+)
+def test_a_report_names_the_error_in_which_an_invocation_ended(answer: dict[str, Any], expected: str) -> None:
+    """The handler's own, or how Lambda ended it."""
+    assert sandboxes.error_type(answer, lambda_parts.TIMED_OUT) == expected
 
 
 def test_an_error_at_import_keeps_its_type() -> None:

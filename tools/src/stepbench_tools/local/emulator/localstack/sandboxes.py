@@ -104,7 +104,7 @@ _NOT_GIVEN = ("LOCALSTACK_", "EDGE_PORT", "_AWS_XRAY_")
 _POLL_S = 0.05
 START_LIMIT_S = 60.0
 """A sandbox that has not asked for an event by then is ended; on Lambda it has 10 s, but cores of its own."""
-TIMED_OUT, EXITED = "Sandbox.Timedout", "Runtime.ExitError"
+TIMED_OUT, EXITED, UNKNOWN = "Sandbox.Timedout", "Runtime.ExitError", "Runtime.Unknown"
 
 
 @dataclass(frozen=True)
@@ -245,9 +245,10 @@ class Sandbox:
         request_id = payload["invoke-id"]
         error = self._start_process() if self._process is None else None
         began_ns, init_ms, self._init_ms = time.perf_counter_ns(), self._init_ms, None
+        begun_ns = time.time_ns()
         body, failed = (error, True) if error else self._exchange(request_id, payload)
         took_ms = (time.perf_counter_ns() - began_ns) / 1e6
-        logs = self._log(request_id, took_ms, init_ms)
+        logs = self._log(request_id, begun_ns, took_ms, init_ms, _error_type(body) if failed else "")
         return self._sandboxes.invocation_result(request_id, body, is_error=failed, logs=logs)
 
     def _exchange(self, request_id: str, payload: dict[str, str]) -> tuple[bytes, bool]:
@@ -287,12 +288,19 @@ class Sandbox:
         self._read_bytes += len(printed)
         return printed.decode(errors="replace")
 
-    def _log(self, request_id: str, took_ms: float, init_ms: float | None) -> str:
+    def _log(self, request_id: str, begun_ns: int, took_ms: float, init_ms: float | None, error: str) -> str:
         parts, version = self._sandboxes.parts, self.function_version.id.qualifier
         peak_mb = parts.peak_memory_mb(self._process.pid if self._process else None)
-        report = parts.Report(took_ms, init_ms, self._config.memory_size, peak_mb)
-        log: str = parts.invocation_log(request_id, version, self.get_logs(), report)
+        report = parts.Report(took_ms, init_ms, self._config.memory_size, peak_mb, begun_ns, error)
+        log_format = (self._config.logging_config or {}).get("LogFormat", "Text")
+        log: str = parts.invocation_log(request_id, version, self.get_logs(), report, log_format)
         return log
+
+
+def _error_type(body: bytes) -> str:
+    with contextlib.suppress(ValueError, AttributeError):
+        return str(json.loads(body).get("errorType") or UNKNOWN)
+    return UNKNOWN
 
 
 def _error(kind: str, message: str) -> bytes:

@@ -11,6 +11,8 @@ import json
 import os
 import shlex
 import time
+import uuid
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -200,16 +202,76 @@ def sandbox_class(provided_worker: Any, init_failed: Any, parts: Any) -> Any:
         def invoke(self, event: Any, request_id: str, **options: Any) -> Any:
             """Invoke without two options of stock Python workers, which the Runtime API has no header for."""
             known = {name: options[name] for name in ("trace_id", "invoked_function_arn") if name in options}
-            self.init_ms, began_s = None, time.monotonic()
-            answer = super().invoke(event, request_id, **known)
+            self.init_ms, began_s, began_ns = None, time.monotonic(), time.time_ns()
+            answer = answer_of(partial(super().invoke, event, request_id, **known), init_failed, self._drain_stderr)
             duration_ms = 1e3 * (time.monotonic() - began_s) - (self.init_ms or 0)
-            peak_mb = parts.peak_memory_mb(self._proc.pid if self._proc else None)
-            report = parts.Report(duration_ms, self.init_ms, int(self.config.get("MemorySize", 128)), peak_mb)
-            version = self.config.get("Version", "$LATEST")
-            answer["log"] = parts.invocation_log(request_id, version, answer["log"] or "", report)
+            peak_mb = parts.peak_memory_mb(getattr(self._proc, "pid", None))
+            begun_ns = began_ns + round(1e6 * (self.init_ms or 0))
+            memory_mb, error = int(self.config.get("MemorySize", 128)), error_type(answer, parts.TIMED_OUT)
+            report = parts.Report(duration_ms, self.init_ms, memory_mb, peak_mb, begun_ns, error)
+            version, log_format = self.config.get("Version", "$LATEST"), logging(self.config)[0]
+            answer["log"] = parts.invocation_log(request_id, version, answer["log"] or "", report, log_format)
             return answer
 
     return Sandbox
+
+
+def answer_of(invoke: Callable[[], Json], init_failed: Any, printed: Callable[[], str]) -> Json:
+    """Return what an invocation answers; where its sandbox did not come to the handler, with what it printed before."""
+    try:
+        return invoke()
+    except init_failed as error:
+        said = {"errorMessage": str(error), "errorType": error.error_type}
+        return {"status": "error", "error": str(error), "error_payload": said, "log": printed()}
+
+
+def error_type(answer: Json, timed_out: str) -> str:
+    """Return the type of the error in which an invocation ended; "" for none."""
+    if answer["status"] == "ok":
+        return ""
+    payload = answer.get("error_payload")
+    named = payload.get("errorType") if isinstance(payload, dict) else None
+    late = "Task timed out" in str(answer.get("error", ""))
+    return str(named or (timed_out if late else "Runtime.Unknown"))
+
+
+def logging(config: Json) -> tuple[str, str]:
+    """Return a function's log format and log group."""
+    found = config.get("LoggingConfig") or {}
+    return found.get("LogFormat", "Text"), found.get("LogGroup", "")
+
+
+def log_as_json(service: Any, logs: Any, parts: Any) -> None:
+    """
+    Leave out MiniStack's own START, END and REPORT lines where a function logs as JSON: its lines have been written.
+
+    Args:
+        service: the module `ministack.services.lambda_svc`.
+        logs: the module `ministack.services.cloudwatch_logs`.
+        parts: our module `lambda_parts`.
+    """
+    stock = service._emit_lambda_logs
+
+    def emit(function: Json, request_id: str, text: str, error: Any, duration_ms: int, **named: Any) -> None:
+        config = function.get("config") or function
+        log_format, group = logging(config)
+        version, now_ns = config.get("Version", "$LATEST"), time.time_ns()
+        if log_format != "JSON" or group not in logs._log_groups:
+            stock(function, request_id, text, error, duration_ms, **named)
+            return
+        if not text:  # its sandbox did not start
+            begun_ns, failed = now_ns - duration_ms * 1_000_000, "Runtime.Unknown" if error else ""
+            report = parts.Report(duration_ms, None, int(config.get("MemorySize", 128)), None, begun_ns, failed)
+            text = parts.invocation_log(request_id, version, "", report, log_format)
+        now_ms = now_ns // 1_000_000
+        never = dict.fromkeys(("firstEventTimestamp", "lastEventTimestamp", "lastIngestionTime"))
+        stream: Json = {"events": [], "uploadSequenceToken": "1", "creationTime": now_ms, **never}
+        lines = [{"timestamp": now_ms, "message": line, "ingestionTime": now_ms} for line in text.splitlines()]
+        logs._append_log_events(stream, lines)
+        name = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[{version}]{uuid.uuid4().hex}"
+        logs._log_groups[group]["streams"][name] = stream
+
+    service._emit_lambda_logs = emit
 
 
 class Patient:

@@ -33,18 +33,19 @@ PATCHED = {
         ProvidedRuntimeError ProvidedWorker _lock _worker_class_for _workers execution_credentials kill_workers""",
     "ministack.core.lambda_runtime:ProvidedWorker": """
         _await_init _build_handler_class _drain_stderr _drain_stderr_bounded _pump_output _spawn invoke""",
-    "ministack.core.iam_actions": "request_tag_context",
+    "ministack.core.iam_actions": "request_tag_context extract_resource_arn _lambda_action _query_param",
     "ministack.core.iam_evaluator": "enforce evaluate is_root_access_key",
     "ministack.services.lambda_svc": """
-        _docker_extracted_dir _dynamodb_stream_positions _dynamodb_stream_positions_lock _execute_function
-        _execute_function_provided_warm _execute_function_warm _functions _inflight_key _invoke _iter_all_esms
-        _poll_dynamodb_streams _provided_code_lock _provided_runtime_code_dir _provided_worker_env
+        _docker_extracted_dir _dynamodb_stream_positions _dynamodb_stream_positions_lock _emit_lambda_logs
+        _execute_function _execute_function_provided_warm _execute_function_warm _functions _inflight_key _invoke
+        _iter_all_esms _poll_dynamodb_streams _provided_code_lock _provided_runtime_code_dir _provided_worker_env
         _release_execution_slot _reserved_concurrency _resolve_layer_zip _runtime_env_vars
         _send_ddb_stream_failure_record _throttle_response _validate_total_unzipped_size
         _xray_trace_id_for_invocation error_response_json executions_in_flight invalidate_worker
         invoke_async_with_retry release_worker""",
     "ministack.services.apigateway": "_invoke_lambda_proxy",
     "ministack.services.cloudformation": "_stacks",
+    "ministack.services.cloudwatch_logs": "_append_log_events _log_groups",
     "ministack.services.cloudformation.provisioners": "_RESOURCE_HANDLERS _update_resource",
     "ministack.services.dynamodb": "_transact_write_items _txn_token_lookup stream_records_since",
     "ministack.services.ecs": """
@@ -141,7 +142,7 @@ def keep_attributes_of_nested(provisioners: Any, stacks: dict[str, Json]) -> Non
 
 _OWN: contextvars.ContextVar[bool] = contextvars.ContextVar("of the caller's own policies", default=False)
 _ASSUMED = ":assumed-role/"
-FUNCTION = "lambda:functionarn"
+FUNCTION, PRINCIPAL = "lambda:functionarn", "lambda:principal"
 
 
 def record_decisions(evaluator: Any, path: Path) -> None:
@@ -168,16 +169,38 @@ def record_decisions(evaluator: Any, path: Path) -> None:
 
 
 def supply_condition_keys(actions: Any) -> None:
-    """Have conditions see the function of a new event source mapping, as AWS documents it."""
+    """Have conditions see the function of a new event source mapping, and whom a function admits, as on AWS."""
     from_body = actions.request_tag_context
 
     def context_from_body(of: str, action: str, body: bytes, params: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = from_body(of, action, body, params)
         if action == "lambda:CreateEventSourceMapping":
             return {**found, FUNCTION: json.loads(body)["FunctionName"]}
+        if action == "lambda:AddPermission":
+            return {**found, PRINCIPAL: json.loads(body)["Principal"]}
         return found
 
     actions.request_tag_context = context_from_body
+
+
+def name_resources(actions: Any) -> None:
+    """Have policies see what AWS shows them: a new function's name, a role that is asked about, and one more action."""
+    resource_of, action_of = actions.extract_resource_arn, actions._lambda_action
+
+    def resource(of: str, method: str, path: str, *given: Any) -> Any:
+        _, body, params, region, account = given
+        if of == "lambda" and action_of(method, path) == "CreateFunction":
+            return f"arn:aws:lambda:{region}:{account}:function:{json.loads(body)['FunctionName']}"
+        if of == "iam" and (source := actions._query_param(params, "PolicySourceArn")):
+            return source
+        return resource_of(of, method, path, *given)
+
+    def action(method: str, path: str) -> Any:
+        if method == "PUT" and path.endswith("/event-invoke-config"):
+            return "PutFunctionEventInvokeConfig"
+        return action_of(method, path)
+
+    actions.extract_resource_arn, actions._lambda_action = resource, action
 
 
 def _line(context: Any, decision: str) -> str:
@@ -228,6 +251,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     sandboxes.run_under_runtime_client(runtime, service, python, parts, folders)
     limits.queue_for_sandboxes(service, gateway, max(2, os.cpu_count() or 2))
     limits.reserve_concurrency_by_template(provisioners, service)
+    sandboxes.log_as_json(service, modules["ministack.services.cloudwatch_logs"], parts)
     sandboxes.patch_layers(service, provisioners, folders)
     sample_no_traces(service)
     limits.await_reserved_concurrency(service)
@@ -261,4 +285,5 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     if decisions := os.environ.get("DECISIONS"):
         record_decisions(modules["ministack.core.iam_evaluator"], Path(decisions))
         supply_condition_keys(modules["ministack.core.iam_actions"])
+        name_resources(modules["ministack.core.iam_actions"])
     importlib.import_module("ministack.app").main()
