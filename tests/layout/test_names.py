@@ -37,9 +37,9 @@ PACKAGE = ROOT / "layers/core/src/stepbench"
 
 
 def _lambda_states() -> dict[str, dict[str, Any]]:
-    """Return states by their functions' names, which those of a wide level share: a machine has no name twice."""
+    """Return states by their functions' names, which those of two Maps share: a machine has no name twice."""
     states = (state for name in MACHINES for state in load_machine(name).tasks())
-    return {state.name.replace("RunWide", "Run"): state.definition for state in states}
+    return {re.sub("^Run(Wide|Inline)", "Run", state.name): state.definition for state in states}
 
 
 def _stage(name: str) -> str:

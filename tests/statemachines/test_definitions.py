@@ -277,7 +277,7 @@ def test_no_polling_loop_comes_near_the_history_limit(trial: Machine) -> None:
 
 
 def _model(state: State, suffix: str) -> type[BaseModel]:
-    name = re.sub("^(Run|Make)(Wide)?(Video|Learning)?(Task|Input)$", r"\1\4", state.name) + suffix
+    name = re.sub("^(Run|Make)(Wide|Inline)?(Video|Learning)?(Task|Input|Writer)$", r"\1\4", state.name) + suffix
     rooms = (dataflow_rows, runs, tasks, transfer_rows)
     (model,) = {getattr(room, name) for room in rooms if hasattr(room, name)}
     found: type[BaseModel] = model

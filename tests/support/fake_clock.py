@@ -41,6 +41,9 @@ class FakeClock:
         self._now_ns += ns
         self.stepped_ns += ns
 
+    def anchor(self) -> None:
+        """Change nothing: it is the system's clock."""
+
     def drift_ns(self) -> int:
         """None: what a writer asks of its anchored clock."""
         return 0

@@ -63,6 +63,10 @@ class AnchoredClock(SystemClock):
     """
 
     def __init__(self) -> None:
+        self.anchor()
+
+    def anchor(self) -> None:
+        """Read CLOCK_REALTIME anew."""
         self._offset_ns = real_minus_monotonic_ns()
 
     def now_ns(self) -> int:

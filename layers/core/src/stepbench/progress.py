@@ -271,7 +271,7 @@ def _events(snapshot: Snapshot, spec: TrialSpec) -> str:
     if not traits.windows:
         return f"read {count(snapshot.sent)} of {digits.counted(spec.plan.events, traits.noun)}"
     plan = spec.offered
-    if any(phase.closed for phase in plan.phases):
+    if not all(phase.is_open for phase in plan.phases):
         return digits.counted(snapshot.sent, traits.noun)
     about = "about " if plan.arrivals == "poisson" else ""
     about = "up to " if any(phase.until or phase.probe for phase in plan.phases) else about

@@ -128,7 +128,7 @@ def _uses(evidence: Evidence, functions: Sequence[Invocations]) -> Iterator[Func
 
 def _visits(evidence: Evidence, used: Sequence[FunctionUsage]) -> Visits:
     plan, planned = evidence.spec.offered, evidence.records.starts_ns
-    needed = [plan.phases[number] for number in planned]
+    needed, inline = [plan.phases[number] for number in planned], planned.keys() & set(plan.inline_phases)
     invoked = {each.name: each.invocations for each in used}
     if evidence.collection is not None:
         invoked["CollectLogs"] = evidence.collection.calls
@@ -143,4 +143,7 @@ def _visits(evidence: Evidence, used: Sequence[FunctionUsage]) -> Visits:
         utilised=sum(phase.probe or phase.uses_found_rate for phase in needed),
         missing=len(evidence.missing),
         lanes=WATCH_LANES if plan.pull else 0,
+        inline=len(inline) * plan.writers,
+        inline_phases=len(inline),
+        maps=sum(phase.invoked is not None for phase in needed),
     )

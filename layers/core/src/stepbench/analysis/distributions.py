@@ -42,6 +42,10 @@ _COMPARISON_PURPOSE, _MODALITY_PURPOSE = 1, 3
 NOT_MEASURED = Estimate(value=None, reason="the window was not measured")
 RATE = "a count over the whole window, of which no interval is made"
 WALL_RATE = "a count over the wall time, of which no interval is made"
+WALL = "one time, of which no interval is made"
+OF_FUNCTIONS = "the median over the functions, of which no interval is made"
+_COUNTED = frozenset({"per_minute", "per_s", "s"})
+"""Units of rates and wall times, which are no samples'."""
 LARGEST = "the largest of the sample, which has no interval"
 _TRIGGER, _AFTER_ACK, _OVER = 2, 3, 2
 """Purposes, as in `MeasuredWindow.sample`; what a ratio is over has its own."""
@@ -190,7 +194,7 @@ def _replication(
     ours, base = measured.get(place), measured.get(over)
     number = published.number
     own = _ours(published, ours, base, after_ack=False)
-    twice = arrives and published.per_minute is None
+    twice = arrives and published.unit in {"ms", "ratio"}
     after_ack = _ours(published, ours, base, after_ack=True) if twice else None
     over_words = f"{published.over_metric or published.metric} of {over[1]}" if published.ratio else ""
     return Replication(
@@ -199,7 +203,7 @@ def _replication(
         phase=place[0],
         over=over_words,
         published=number,
-        unit="ratio" if published.ratio else "per_minute" if published.per_minute else "ms",
+        unit=published.unit,
         published_count=published.count,
         count=ours.count_to(own) if ours and published.count else None,
         bound=published.bound,
@@ -209,6 +213,19 @@ def _replication(
         ratio=own.over(number),
         ratio_after_ack=None if after_ack is None else after_ack.over(number),
     )
+
+
+def _counted(published: Published, ours: WindowMeasurement) -> Estimate:
+    """Return a rate, or a wall time: of a number of operations over their wall time, else over the whole window."""
+    operations = ours.result.operations
+    invocations = operations.invocations if operations else None
+    if published.metric == "wall":
+        return Estimate(value=invocations and invocations.wall_s, reason=WALL)
+    if published.metric == "function_throughput":
+        return Estimate(value=invocations and invocations.function_per_s, reason=OF_FUNCTIONS)
+    times = 60 if published.unit == "per_minute" else 1
+    by_wall = operations and operations.per_wall_s
+    return Estimate(value=times * ours.result.throughput_per_s, reason=WALL_RATE if by_wall else RATE)
 
 
 def _place(name: str | None, planned: Sequence[tuple[str, str]]) -> tuple[str, str]:
@@ -221,9 +238,8 @@ def _ours(
 ) -> Estimate:
     if ours is None or base is None:
         return NOT_MEASURED
-    if published.per_minute is not None:
-        by_wall = ours.result.operations and ours.result.operations.per_wall_s
-        return Estimate(value=60 * ours.result.throughput_per_s, reason=WALL_RATE if by_wall else RATE)
+    if published.unit in _COUNTED:
+        return _counted(published, ours)
     if published.ratio is None:
         return ours.quantile(published.metric, after_ack=after_ack)
     above, below = METRICS[published.metric], METRICS[published.over_metric or published.metric]

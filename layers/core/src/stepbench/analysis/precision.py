@@ -104,7 +104,7 @@ def shorten_plan(plan: TrialPlan, evidence: Evidence) -> TrialPlan:
     """Return the plan with phases as long as they were in the end, and without probes that were passed over."""
     stops, planned = evidence.records.stops_ns, evidence.records.starts_ns
     phases = tuple(
-        _shorten_phase(phase, evidence.records.offered_s(number)) if number in stops or phase.closed else phase
+        _shorten_phase(phase, evidence.records.offered_s(number)) if number in stops or not phase.is_open else phase
         for number, phase in enumerate(plan.phases)
         if number in planned or not phase.probe
     )
@@ -166,6 +166,8 @@ def _ended(phase: Phase, offered_s: float, why: tuple[str, str, str]) -> Stopped
 def _shorten_phase(phase: Phase, offered_s: float) -> Phase:
     if phase.closed is not None:
         return phase.model_copy(update={"closed": phase.closed.model_copy(update={"duration_s": offered_s})})
+    if phase.invoked is not None:
+        return phase.model_copy(update={"invoked": phase.invoked.model_copy(update={"duration_s": offered_s})})
     kept, left_s = list[LoadStep](), offered_s
     for step in phase.steps:
         if left_s > 0:

@@ -215,7 +215,7 @@ class MeasuredWindow:
     @cached_property
     def backlog(self) -> Backlog | None:
         """Return what fell behind: arrivals, or answers to what was due; None in closed loop, where nothing can."""
-        if self._plan.phases[self.phase].closed is not None:
+        if not self._plan.phases[self.phase].is_open:
             return None
         found = find_backlog(*(self._latency_s if self._arrives else self._answers_s()), self.length_s)
         return found and found.times(self._every)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.measures import Estimate
+from stepbench.contracts.published import PublishedUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,7 +116,7 @@ class Replication(Contract):
     phase: str
     over: str = Field(default="", description="What a ratio sets the metric over: `p50 of before`; empty for a time.")
     published: float
-    unit: Literal["ms", "ratio", "per_minute", "d"] = Field(description="Of `published`, `ours` and `ours_after_ack`.")
+    unit: PublishedUnit = Field(description="Of `published`, `ours` and `ours_after_ack`.")
     published_count: int | None = Field(
         default=None, description="Of a row of a published table of percentiles: how many took at most so long."
     )

@@ -130,6 +130,38 @@ MOST_GENERATOR_CPU = 0.8
 """A share of what one writer can get; above it, answers lie about until the writer gets to them."""
 
 
+class InvocationsResult(Contract):
+    """
+    How a Map got one invocation for each writer done, as fast as max_concurrency let it.
+
+    Rates and times of functions are medians over the invocations that have recorded. Operations of an invocation that
+    never came, or came too late, and what a cancelled one left, are the window's `unsent`.
+    """
+
+    planned: int = Field(ge=1)
+    begun: int = Field(ge=0, description="Of those planned; each counts once, however often it was tried.")
+    recorded: int = Field(ge=0, description="Of those begun.")
+    tried_again: int = Field(ge=0, description="Attempts that were not the first of their invocation, and began.")
+    operations_each: int = Field(ge=1)
+    map: Literal["distributed", "inline"]
+    at_once: int = Field(ge=1, description="Invocations at once that the Map was allowed.")
+    most_at_once: int = Field(ge=0, description="Invocations at one moment, by their own times.")
+    wall_s: float | None = Field(description="From the first invocation's begin to the last one's end.")
+    map_s: float | None = Field(default=None, description="From when its items were ready to the Map's own end.")
+    function_per_s: float | None = Field(description="An invocation's acknowledged operations over their own time.")
+    slowest_per_s: float | None = Field(description="Of the slowest function, likewise.")
+    fastest_per_s: float | None = Field(description="Of the fastest function, likewise.")
+    invocation_ms: float | None = Field(description="From its begin to its end, storing its rows left out.")
+    sandboxes: int = Field(ge=0, description="Processes that the invocations ran in.")
+    cold_sandboxes: int = Field(ge=0, description="Invocations that were their process's first.")
+    cold_connections: int = Field(ge=0, description="Invocations that had to connect before their operations.")
+    connecting_ms: float | None = Field(description="What that took them, where they had to.")
+    recording_ms: float | None = Field(
+        description="An invocation's, to mark that it began, and to store its rows: it lies inside the wall time, and "
+        "outside the function's rate."
+    )
+
+
 class OperationsResult(Contract):
     """
     What operations have beside latency and rate.
@@ -160,6 +192,7 @@ class OperationsResult(Contract):
         "answers wait until the writer gets to them. None where no writer ended in good order.",
     )
     connecting: ConnectingResult | None = None
+    invocations: InvocationsResult | None = Field(default=None, description="What only a phase with `invoked` has.")
 
     @property
     def held_back(self) -> bool:

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 
 from stepbench.contracts.base import BrokenRule, Contract, RuledContract, repeated_names
 from stepbench.contracts.capacity import Capacity
-from stepbench.contracts.workload import ClosedLoad
+from stepbench.contracts.workload import ClosedLoad, InvokedLoad
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,6 +106,9 @@ class Phase(RuledContract):
     closed: ClosedLoad | None = Field(
         default=None, description="Closed loop, of operations and DAGs, in place of `load`."
     )
+    invoked: InvokedLoad | None = Field(
+        default=None, description="Invocations as fast as `max_concurrency` permits, of operations, in place of `load`."
+    )
     until: Until | None = None
     probe: bool = Field(
         default=False, description="One of the phases that `find_rate` puts in; a plan as written has none."
@@ -135,12 +138,23 @@ class Phase(RuledContract):
     @property
     def length_s(self) -> float:
         """Return how long load is offered at most, in seconds."""
-        return self.closed.duration_s if self.closed else sum(step.length_s for step in self.steps)
+        return self._waits_s or sum(step.length_s for step in self.steps)
 
     @property
     def shortest_s(self) -> float:
         """Return how long load is offered at least, in seconds: `until` is checked only then."""
-        return self.closed.duration_s if self.closed else sum(step.length_s for step in self.load)
+        return self._waits_s or sum(step.length_s for step in self.load)
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it is open loop: the plan has a time for each event, whatever becomes of those before."""
+        return self.closed is None and self.invoked is None
+
+    @property
+    def _waits_s(self) -> float | None:
+        """Return for how long clients, or invocations, offer at most; None in open loop."""
+        waiting = self.closed or self.invoked
+        return waiting.duration_s if waiting else None
 
     @property
     def events(self) -> int:
@@ -165,8 +179,8 @@ class Phase(RuledContract):
         """Return whether it offers a number of events as one window, and ends with the last of them."""
         if self.windows:
             return False
-        if self.closed:
-            return self.closed.operations is not None
+        if not self.is_open:
+            return self.closed is None or self.closed.operations is not None
         return self.until is None and all(step.count is not None for step in self.load)
 
     @property
@@ -220,16 +234,22 @@ class PrecisionLooks(Contract):
 
 
 def _kind_rules(phase: Phase) -> Iterator[BrokenRule]:
-    if phase.closed is None and not phase.load:
-        yield BrokenRule("load", "is missing, and so is closed", "Give exactly one of load and closed.")
+    given = [name for name in ("load", "closed", "invoked") if getattr(phase, name)]
+    if not given:
+        one = "Give exactly one of load, closed and invoked."
+        yield BrokenRule("load", "is missing, and so are closed and invoked", one)
+    if len(given) > 1:
+        yield BrokenRule(given[0], f"stands beside {given[1]}", "Remove one of the two.")
+    if phase.is_open:
+        return
+    if phase.until is not None:
+        remedy = f"Remove it, or give load instead of {given[-1]}."
+        yield BrokenRule("until", f"goes on at a rate, and {given[-1]} has none", remedy)
+    if phase.invoked is not None and phase.windows:
+        message = "are fixed, and the length of a phase with invoked is not"
+        yield BrokenRule("windows", message, "Remove one of the two; without windows, the whole phase is one.")
     if phase.closed is None:
         return
-    if phase.load:
-        yield BrokenRule("load", "stands beside closed", "Remove one of the two.")
-    if phase.until is not None:
-        yield BrokenRule(
-            "until", "goes on at a rate, and closed has none", "Remove it, or give load instead of closed."
-        )
     if phase.closed.operations is not None and phase.windows:
         message = "are fixed, and the length of a phase with closed.operations is not"
         yield BrokenRule("windows", message, "Remove one of the two; without windows, the whole phase is one.")

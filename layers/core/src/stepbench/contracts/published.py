@@ -18,7 +18,10 @@ DagMetric = Literal["end_to_end", "perf_per_dollar", "perf_per_dollar_spread", "
 Of `dataflow`. end_to_end: the median time of executions. perf_per_dollar: the median. Its spread: the coefficient of
 variation of repeats, as error bars have it. passing_share: of the critical path's time from its start.
 """
-PublishedMetric = QuantileMetric | Literal["max", "iqr", "throughput", "ks"] | DagMetric
+InvocationMetric = Literal["wall", "function_throughput"]
+"""Of phases with `invoked`: the wall time of all invocations, and one function's own operations a second."""
+PublishedMetric = QuantileMetric | Literal["max", "iqr", "throughput", "ks"] | InvocationMetric | DagMetric
+INVOCATION_METRICS = frozenset({"wall", "function_throughput"})
 DAG_METRICS = frozenset(get_args(DagMetric))
 QUANTILE_METRICS: dict[str, float] = {name: float(f"0.{name[1:]}") for name in get_args(QuantileMetric)}
 """From 0 to 1, by name: a name's digits are those behind the decimal point."""
@@ -29,8 +32,27 @@ Columns of the table of percentiles.
 HdrHistogram prints such, Bianchi (2020) these: 1 - 2^-k for k = 1, 2, 3, 4, 7, 10, and the maximum.
 """
 _IN_RATIOS = frozenset({"p50", "p90", "p95", "p99", "p999", "iqr"})
-_FIELDS = {"throughput": "per_minute", "ks": "d", "passing_share": "share"}
+_FIELDS = {
+    "throughput": ("per_minute", "per_s"),
+    "function_throughput": ("per_s",),
+    "wall": ("value_s",),
+    "ks": ("d",),
+    "passing_share": ("share",),
+}
 """Where a metric's number stands; elsewhere it is a time, in `value_ms`."""
+
+
+PublishedUnit = Literal["ms", "ratio", "per_minute", "per_s", "s", "d"]
+NUMBERS: dict[str, PublishedUnit] = {
+    "value_ms": "ms",
+    "per_minute": "per_minute",
+    "per_s": "per_s",
+    "value_s": "s",
+    "d": "d",
+    "ratio": "ratio",
+    "share": "ratio",
+}
+"""The fields that hold what was published, of which exactly one is there, and their units."""
 
 
 class Published(RuledContract):
@@ -40,7 +62,8 @@ class Published(RuledContract):
 
     metric: PublishedMetric = Field(
         description="Percentiles by their digits (`p9375` is 93.75 %); `iqr`, the interquartile range, in ratios only; "
-        "`ks`, Kolmogorov and Smirnov's distance of the clock check, of a trial with same_sandbox; the last four of "
+        "`ks`, Kolmogorov and Smirnov's distance of the clock check, of a trial with same_sandbox; `wall` and "
+        "`function_throughput` (an invocation's own operations a second) of phases with `invoked`; the last four of "
         "`dataflow`, all but the share in ratios of one trial over another."
     )
     value_ms: float | None = Field(default=None, gt=0)
@@ -50,6 +73,10 @@ class Published(RuledContract):
         description=f"Of operations, beside `value_ms` of {', '.join(TABLE_METRICS)}: how many took at most so long.",
     )
     per_minute: float | None = Field(default=None, gt=0, description="Of `throughput`: acknowledged a minute.")
+    per_s: float | None = Field(
+        default=None, gt=0, description="Of `throughput`, in place of `per_minute`, and of `function_throughput`."
+    )
+    value_s: float | None = Field(default=None, gt=0, description="Of `wall`.")
     d: float | None = Field(default=None, gt=0, le=1, description="Of `ks`.")
     ratio: float | None = Field(default=None, gt=0, description="Of the metric over `over_metric` in window `over`.")
     over: Name | None = Field(default=None, description="A measured window; without it, the same one.")
@@ -74,16 +101,19 @@ class Published(RuledContract):
     @property
     def number(self) -> float:
         """Return what was published."""
-        return (
-            self.value_ms or self.per_minute or self.d or self.ratio or self.share or 0.0
-        )  # exactly one is there, and above 0
+        return next((found for name in NUMBERS if (found := getattr(self, name)) is not None), 0.0)
+
+    @property
+    def unit(self) -> PublishedUnit:
+        """Return the unit of what was published, and of ours beside it."""
+        return next((unit for name, unit in NUMBERS.items() if getattr(self, name) is not None), "ms")
 
 
 def _number_rules(published: Published) -> Iterator[BrokenRule]:
     """Demand exactly one of a time, a rate, a distance, a share, and a ratio of two different things."""
-    numbers = ("value_ms", "per_minute", "d", "ratio", "share")
-    given = [name for name in numbers if getattr(published, name) is not None]
-    wanted = _FIELDS.get(published.metric, "value_ms")
+    given = [name for name in NUMBERS if getattr(published, name) is not None]
+    fields = _FIELDS.get(published.metric, ("value_ms",))
+    wanted = fields[0]
     if not given:
         yield BrokenRule(wanted, "is missing, and so is ratio", f"Give exactly one of {wanted} and ratio.")
     elif len(given) > 1:
@@ -97,7 +127,7 @@ def _number_rules(published: Published) -> Iterator[BrokenRule]:
     elif given[0] == "ratio":
         yield from _ratio_rules(published)
     else:
-        yield from _value_rules(published, given[0], wanted)
+        yield from _value_rules(published, given[0], fields)
     if published.count is not None and published.value_ms is None:
         yield BrokenRule("count", "belongs to a time, and there is none", "Remove it, or give value_ms.")
     elif published.count is not None and published.metric not in TABLE_METRICS:
@@ -117,9 +147,9 @@ def _dag_rules(published: Published, given: str) -> Iterator[BrokenRule]:
             yield BrokenRule(name, f"does not go with {published.metric}", "Remove it; over_trial names a trial.")
 
 
-def _value_rules(published: Published, given: str, wanted: str) -> Iterator[BrokenRule]:
-    if given != wanted:
-        yield BrokenRule(given, f"does not go with {published.metric}", f"Give {wanted} instead.")
+def _value_rules(published: Published, given: str, fields: tuple[str, ...]) -> Iterator[BrokenRule]:
+    if given not in fields:
+        yield BrokenRule(given, f"does not go with {published.metric}", f"Give {' or '.join(fields)} instead.")
     for name in ("over", "over_metric"):
         if getattr(published, name) is not None:
             yield BrokenRule(name, "belongs to a ratio, and there is none", "Remove it, or give ratio.")
@@ -130,7 +160,7 @@ def _value_rules(published: Published, given: str, wanted: str) -> Iterator[Brok
 def _ratio_rules(published: Published) -> Iterator[BrokenRule]:
     alone = next((each for each in (published.metric, published.over_metric) if each and each not in _IN_RATIOS), None)
     if alone is not None:
-        wanted = _FIELDS.get(alone, "value_ms")
+        wanted = " or ".join(_FIELDS.get(alone, ("value_ms",)))
         yield BrokenRule("metric", f"is {alone}, which is scored by itself only", f"Give {wanted} instead of ratio.")
     elif published.over in {None, published.window} and published.over_metric in {None, published.metric}:
         remedy = "Name another window in over, or another metric in over_metric."

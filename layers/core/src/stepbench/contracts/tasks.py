@@ -127,6 +127,11 @@ class WriterItem(Contract):
     start_at_ns: int = Field(description="The slice's time zero, ns since the epoch.")
     wait_until: str = Field(description="ISO 8601 for the child's Wait: `start_at` less the lead.")
     load_from: LoadFrom = "lambda"
+    invoked: bool = Field(
+        default=False,
+        exclude_if=lambda invoked: not invoked,
+        description="An invocation that begins when it is made, without a barrier: `start_at_ns` is its phase's.",
+    )
     expires_at: int = Field(
         default_factory=lambda known: int(known["start_at_ns"]) // 10**9 + FLAGS_LIVE_S,
         description="Seconds since the epoch: TTL of what the state machine notes of a slice that it gives up.",
@@ -145,6 +150,10 @@ class PlanPhaseOutput(Contract):
     items_bucket: str
     items_key: str
     max_concurrency: int
+    items: tuple[WriterItem, ...] = Field(default=(), description="Of an inline Map, which reads no object.")
+    inline: bool = Field(default_factory=lambda known: bool(known["items"]), description="Whether that Map runs.")
+    invoked: bool = Field(default=False, description="Whether it is noted when the Map has ended.")
+    expires_at: int = Field(default=0, description="Seconds since the epoch: TTL of that note.")
 
 
 class RunWriterInput(Contract):

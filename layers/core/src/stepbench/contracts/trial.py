@@ -15,7 +15,7 @@ from stepbench.contracts.phase import MAX_PRECISION_CHECKS, SHORTEST_CHECK_PAUSE
 from stepbench.contracts.published import Published
 from stepbench.contracts.target import Target
 from stepbench.contracts.values import RecordValues
-from stepbench.contracts.workload import MOST_OPERATIONS, Workload
+from stepbench.contracts.workload import INLINE_ITERATIONS, MOST_OPERATIONS, ClosedLoad, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,7 +209,7 @@ class TrialFields(Contract):
         """Return whether a threshold may end a phase: it is measured, in open loop, and planned by itself."""
         planned = self.phases[phase]
         alone = not planned.gapless and len(self.planned_together(phase)) == 1
-        return alone and planned.measured and planned.closed is None
+        return alone and planned.measured and planned.is_open
 
     @property
     def threshold_checks(self) -> int:
@@ -237,7 +237,15 @@ class TrialFields(Contract):
         that follows without a gap, has to wait already when it begins; the others are long.
         """
         at_once, phases = self.max_concurrency or self.writers, self.planned_together(phase)
+        if self.phases[phase].invoked is not None:
+            return min(at_once, self.writers, INLINE_ITERATIONS if phase in self.inline_phases else self.writers)
         return at_once * min(sum(self.phases[each].slices for each in phases), 1 + len(phases))
+
+    @property
+    def inline_phases(self) -> tuple[int, ...]:
+        """Return the phases whose invocations an inline Map begins."""
+        found = enumerate(self.phases)
+        return tuple(index for index, phase in found if phase.invoked is not None and phase.invoked.map == "inline")
 
     @property
     def most_concurrent(self) -> int:
@@ -270,10 +278,15 @@ class TrialFields(Contract):
 
     def events_of(self, phase: Phase) -> int:
         """Return how many events a phase offers at most, over all writers, whatever the store can do."""
-        if phase.closed is None:
+        loop = self.loop_of(phase)
+        if loop is None:
             return phase.events
-        offered = phase.closed.most_events(answer_s=self.target.fastest_answer_s, writers=self.writers)
-        return min(offered, self.kept_operations(phase.length_s))
+        offered = loop.most_events(answer_s=self.target.fastest_answer_s, writers=self.writers)
+        return offered if phase.invoked else min(offered, self.kept_operations(phase.length_s))
+
+    def loop_of(self, phase: Phase) -> ClosedLoad | None:
+        """Return the clients that wait for their answers, the plan's or one for each invocation; None in open loop."""
+        return phase.invoked.loop(self.writers) if phase.invoked else phase.closed
 
     def kept_operations(self, length_s: float) -> int:
         """
@@ -302,8 +315,9 @@ class TrialFields(Contract):
 
     @property
     def clients_of_writer(self) -> int:
-        """Return how many clients a writer has in the busiest closed phase; 0 where all load is open."""
-        return max((-(-phase.closed.clients // self.writers) for phase in self.phases if phase.closed), default=0)
+        """Return how many clients a writer has in the phase with the most that wait; 0 where all load is open."""
+        loops = filter(None, map(self.loop_of, self.phases))
+        return max((-(-loop.clients // self.writers) for loop in loops), default=0)
 
     @property
     def copies(self) -> int:

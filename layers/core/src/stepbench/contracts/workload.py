@@ -286,3 +286,32 @@ class ClosedLoad(RuledContract):
             return None
         share, rest = divmod(self.operations, self.clients)
         return share + (client < rest)
+
+
+INLINE_ITERATIONS = 40
+"""An inline Map runs so many at once, whatever its MaxConcurrency asks for (Step Functions Developer Guide, "Map")."""
+MOST_PER_INVOCATION = 5_000
+"""Rows of one invocation have to fit into one item of 400 KB, of at most some 40 bytes each."""
+INVOKED_S = 600.0
+
+
+class InvokedLoad(Contract):
+    """
+    One invocation for each of the trial's writers, which does its operations one after the other, records, and ends.
+
+    A Map begins them as fast as max_concurrency lets it: nothing is held ready, and no operation has a time at which it
+    is due. How fast that is, is the result.
+    """
+
+    operations: int = Field(default=1, ge=1, le=MOST_PER_INVOCATION, description="Of each invocation, in a row.")
+    map: Literal["distributed", "inline"] = Field(
+        default="distributed",
+        description=f"Which Map begins the invocations; an inline one runs {INLINE_ITERATIONS} at once, at most.",
+    )
+    duration_s: float = Field(
+        default=INVOKED_S, gt=0, le=INVOKED_S, description="No operation begins later after the phase does."
+    )
+
+    def loop(self, writers: int) -> ClosedLoad:
+        """Return the same as clients, each of which waits for its answers: one in each invocation."""
+        return ClosedLoad(clients=writers, duration_s=self.duration_s, operations=writers * self.operations)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow.dag import Stage
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.workload import InvokedLoad
 
 
 _ANSWER_S = (0.002, 0.002)
@@ -58,7 +59,8 @@ class Assumptions:
     task_s: a task of a DAG, by its application. lead_s: a writer holds for its start, and start_s longer for each
     other one that starts with it. receiver_s: an invocation by a trigger. polls_per_s: how often a shard of a
     stream is looked at; None where each event is an invocation. lanes: watchers that are there at once, for ready_s
-    before each phase, and for all of the drain limit if `drains`. control_s: all other functions of a trial, in
+    before each phase, and for all of the drain limit if `drains`. invocation_s: one that a Map's iteration makes
+    takes so long beside its operations; iterations_per_s: how fast a Map begins them. control_s: all other functions of a trial, in
     control_calls. around_s: a store is held before and after the load. search: the share of a search's probes, or
     of what `until` may add, that is needed; its square root where None. aborts: of the plan, whether thresholds may end
     phases, which are checked for it.
@@ -81,6 +83,8 @@ class Assumptions:
     around_s: float
     expected: bool
     transfer: TransferSpeed
+    invocation_s: float = 0.04
+    iterations_per_s: float = 60
     canaries: int = 3
     level_s: float = 0.5
     batching_windows: bool = True
@@ -218,8 +222,8 @@ def events_of(trial: TrialPlan, phase: Phase, assumed: Assumptions) -> int:
     most = trial.events_of(phase)
     if not assumed.expected:
         return most
-    if phase.closed is not None:
-        return min(most, math.ceil(phase.closed.duration_s * _closed_per_s(trial, phase, assumed)))
+    if not phase.is_open:
+        return min(most, math.ceil(phase.length_s * _closed_per_s(trial, phase, assumed)))
     found_per_s = math.inf if trial.find_rate is None else FOUND_SHARE * trial.find_rate.high_per_s
     share = share_needed(trial, phase)
     if phase.probe:
@@ -232,6 +236,8 @@ def offered_s(trial: TrialPlan, phase: Phase, assumed: Assumptions) -> float:
     """Return how long a phase's load takes: clients of a closed loop may be done before its time is up."""
     if not assumed.expected:
         return phase.length_s
+    if phase.invoked is not None:
+        return min(phase.length_s, invoked_s(trial, phase, phase.invoked, assumed))
     if trial.dags and phase.closed is None:
         return phase.length_s + execution_s(trial, phase, assumed)
     if phase.closed is None:
@@ -272,6 +278,17 @@ def share_needed(trial: TrialPlan, phase: Phase) -> float:
     return 1.0
 
 
+def invocation_s(trial: TrialPlan, invoked: InvokedLoad, assumed: Assumptions) -> float:
+    """Return how long an invocation takes that does its operations one after the other, and records them."""
+    return assumed.invocation_s + invoked.operations * (assumed.answer_of(trial) if assumed.answer_s else 0)
+
+
+def invoked_s(trial: TrialPlan, phase: Phase, invoked: InvokedLoad, assumed: Assumptions) -> float:
+    """Return how long a Map takes to have all invocations begin, at its pace and as many at once as may be, and end."""
+    rounds = math.ceil(trial.writers / trial.concurrency(trial.phases.index(phase)))
+    return trial.writers / assumed.iterations_per_s + rounds * invocation_s(trial, invoked, assumed)
+
+
 def _width(q: float) -> float:
     """Return the relative width of a quantile's 95 % interval, times sqrt(n), by its asymptotic distribution."""
     normal = NormalDist()
@@ -280,8 +297,9 @@ def _width(q: float) -> float:
 
 def _closed_per_s(trial: TrialPlan, phase: Phase, assumed: Assumptions) -> float:
     """Return how many operations a closed loop's clients make a second."""
-    if phase.closed is None or assumed.answer_s is None:
+    loop = trial.loop_of(phase)
+    if loop is None or assumed.answer_s is None:
         return math.inf
     answer_s = execution_s(trial, phase, assumed) if trial.dags else assumed.answer_of(trial)
-    per_s = phase.closed.clients / (phase.closed.think_ms / 1e3 + answer_s)
+    per_s = loop.clients / (loop.think_ms / 1e3 + answer_s)
     return min(per_s, assumed.most_of(trial.target.store, trial.writers))

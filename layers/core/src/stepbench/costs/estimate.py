@@ -19,7 +19,7 @@ from stepbench.contracts.phase import MAX_PRECISION_CHECKS
 from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.costs import prices
-from stepbench.costs.assumptions import events, load_s, offered_s, share_needed
+from stepbench.costs.assumptions import events, invocation_s, load_s, offered_s, share_needed
 from stepbench.costs.dynamodb import blob_write_units, dynamodb_lines, most_write_units
 from stepbench.costs.prices import Offered, bill, line
 from stepbench.costs.stores import aurora_lines, dsql_lines, elasticache_lines
@@ -150,7 +150,8 @@ def _invocations(trial: TrialPlan, batches: int, offered: int, assumed: Assumpti
 
 
 def _billed_s(trial: TrialPlan, batches: int, offered: int, assumed: Assumptions) -> float:
-    writers_s = _offering_s(trial, assumed) + assumed.lead_of(trial) * items(trial) if _invoked_items(trial) else 0
+    held = sum(phase.slices * trial.writers for phase in trial.phases if not phase.invoked)
+    writers_s = _offering_s(trial, assumed) + assumed.lead_of(trial) * held if _invoked_items(trial) else 0
     pushed_s = (batches + _invoked_writes(trial, offered, assumed)) * _received_s(trial, assumed)
     receivers_s = assumed.lanes * _watch_s(trial, assumed) if trial.pull else pushed_s
     return writers_s + receivers_s + assumed.control_s + _checks(trial, assumed) * assumed.check_s
@@ -211,6 +212,9 @@ def _transitions(trial: TrialPlan, assumed: Assumptions) -> int:
         invoked=once | {"WatchChanges": turns, "CheckPrecision": checks, "ScaleTarget": 2 * scaled},
         scaled=scaled,
         lanes=WATCH_LANES if trial.pull else 0,
+        inline=len(trial.inline_phases) * trial.writers,
+        inline_phases=len(trial.inline_phases),
+        maps=sum(phase.invoked is not None for phase in trial.phases),
     )
     if assumed.expected:
         return trial_transitions(visits)
@@ -241,15 +245,20 @@ def _invoked_items(trial: TrialPlan) -> int:
 
 
 def writer_seconds(trial: TrialPlan) -> float:
-    """Return how long all writers together offer load."""
-    return sum(phase.length_s for phase in trial.phases) * trial.writers
+    """Return how long all writers together offer load at most."""
+    at_once = (trial.concurrency(index) if phase.invoked else trial.writers for index, phase in enumerate(trial.phases))
+    return sum(phase.length_s * writers for phase, writers in zip(trial.phases, at_once, strict=True))
 
 
 def _offering_s(trial: TrialPlan, assumed: Assumptions) -> float:
     """Return the same as it is expected, where the load may end before."""
     if not assumed.expected:
         return writer_seconds(trial)
-    return sum(offered_s(trial, phase, assumed) for phase in trial.run_phases) * trial.writers
+    each_s = (
+        invocation_s(trial, phase.invoked, assumed) if phase.invoked else offered_s(trial, phase, assumed)
+        for phase in trial.run_phases
+    )
+    return sum(each_s) * trial.writers
 
 
 def _watch_s(trial: TrialPlan, assumed: Assumptions) -> float:

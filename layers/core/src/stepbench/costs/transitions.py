@@ -31,7 +31,8 @@ class Visits:
     What an execution did.
 
     phases, needed: all, and those that were not passed over. scaled, sure, utilised: phases with a loop of their own.
-    slices: items of the Distributed Map; missing: those that were given up; transfers: those that are transfers, and
+    slices: items of both Maps, inline: those of the inline one, which inline_phases have; maps: of invocations; missing:
+    those that were given up; transfers: those that are transfers, and
     tasks: those of them on Fargate. lanes: watchers' lanes.
     invoked: how often each function was called, by name.
     """
@@ -48,6 +49,9 @@ class Visits:
     lanes: int = 0
     transfers: int = 0
     tasks: int = 0
+    inline: int = 0
+    inline_phases: int = 0
+    maps: int = 0
 
 
 _MAKERS = ("MakeInput", "MakeVideoInput", "MakeLearningInput")
@@ -57,7 +61,7 @@ _ONCE = (
 )
 _NEVER = (
     "StopLoad WatchFailed LoadHostLost StopWatchingUnready TargetNotReady WaitForTearDown TearDownFailed TrialFailed "
-    "LogsNotCollected ReadFailure StageFailed TrialNotAnalysed RecordsNotExported"
+    "InvocationMissing LogsNotCollected ReadFailure StageFailed TrialNotAnalysed RecordsNotExported"
 )
 """States that only a failure leads to: less than a thousandth of a cent."""
 
@@ -65,6 +69,7 @@ _NEVER = (
 def visited(visits: Visits) -> dict[str, int]:
     """Return how often each state of the trial machine is entered, by its name."""
     invoked, written = Counter(visits.invoked), visits.slices - visits.transfers
+    distributed = visits.slices - visits.inline
     makers = sum(invoked[maker] for maker in _MAKERS)
     found = (
         dict.fromkeys(_ONCE.split(), 1)
@@ -84,15 +89,18 @@ def visited(visits: Visits) -> dict[str, int]:
         found |= {function: invoked[function], asked: invoked[function], wait: max(0, invoked[function] - loops)}
     phases = ("WaitForPhase", "NeedsScaling", "PlanPhase", "IsPhaseNeeded", "PhaseEnded")
     needed = ("Offer", "OfferLoad", "EndsWhenSure", "PrecisionChecked", "IsUtilisationAsked")
-    found |= dict.fromkeys(phases, visits.phases) | dict.fromkeys(needed, visits.needed)
-    found |= dict.fromkeys(("WaitForBarrier", "IsTransfer", "WriterDone"), visits.slices)
+    found |= dict.fromkeys(phases, visits.phases) | dict.fromkeys(needed, visits.needed - visits.inline_phases)
+    found |= dict.fromkeys(("WaitForBarrier", "IsTransfer", "WriterDone"), distributed)
+    found |= dict.fromkeys(("RunInlineWriter", "InvocationDone"), visits.inline)
     return found | {
         "PrepareTarget": invoked["PrepareTarget"],
         "MakeInputs": min(makers, 1),
         "WhichMaker": makers,
         "WatchEnded": visits.lanes,
-        "IsLoadFromHost": written,
-        "RunWriter": 0 if visits.on_host else max(written, invoked["RunWriter"]),
+        "InvokeInline": visits.inline_phases,
+        "NoteMapEnd": visits.maps,
+        "IsLoadFromHost": written - visits.inline,
+        "RunWriter": 0 if visits.on_host else max(written, invoked["RunWriter"]) - visits.inline,
         "RunWriterOnHost": written if visits.on_host else 0,
         "RefreshSandboxes": invoked["RefreshSandboxes"],
         "RunTransfer": max(visits.transfers - visits.tasks, invoked["RunTransfer"]),

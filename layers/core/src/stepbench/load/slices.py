@@ -89,9 +89,9 @@ def build_slice(task: RunWriterInput, plan: TrialPlan, driver: Driver, with_: In
     A first attempt at open loop accounts for what it came too late for; of a later one's, an earlier attempt may have
     sent some. A later attempt at closed loop begins now, with operations of its own.
     """
-    closed = plan.phases[task.item.phase].closed
-    if closed is not None:
-        return _closed(task, plan, closed, driver, with_)
+    loop = plan.loop_of(plan.phases[task.item.phase])
+    if loop is not None:
+        return _closed(task, plan, loop, driver, with_)
     due_ns = slice_offsets_ns(plan, task.item.phase, task.item.writer, task.item.slice) + _phase_start_ns(task)
     late = int(np.searchsorted(due_ns, with_.clock.now_ns()))
     skipped = late if task.attempt else 0

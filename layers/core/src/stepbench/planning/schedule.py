@@ -77,6 +77,8 @@ def _path(place: str, phase: Phase, window: Window) -> str:
 def _empty(plan: TrialPlan, number: int, windows: Sequence[Window]) -> Iterator[tuple[Window, str, str]]:
     """Yield the windows of a phase without an event, each with the reason and a remedy."""
     phase = plan.phases[number]
+    if phase.invoked is not None:
+        return
     if phase.closed is not None:
         yield from _before_all_clients(plan, number, phase.closed, windows)
     elif plan.arrivals == "constant" and plan.record.matching_share == 1:

@@ -160,15 +160,15 @@ def _phases(records: TrialRecords) -> Iterator[dict[str, Any]]:
     """Yield those that were planned, with windows as they were analysed: none of a phase that is not measured."""
     for number, phase in enumerate(records.spec.plan.phases):
         if number in records.starts_ns:
-            offered_s, closed = records.offered_s(number), phase.closed
+            offered_s, loop = records.offered_s(number), records.spec.offered.loop_of(phase)
             yield {
                 "name": phase.name,
                 "measured": phase.measured,
                 "start_ns": records.starts_ns[number],
                 "offered_s": float(offered_s),
                 "windows": [window.model_dump() for window in phase.all_windows(offered_s)],
-                "clients": closed.clients if closed else None,
-                "think_ms": closed.think_ms if closed else None,
+                "clients": loop.clients if loop else None,
+                "think_ms": loop.think_ms if loop else None,
                 "offers_number": phase.offers_number,
             }
 

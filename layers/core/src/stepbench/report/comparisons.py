@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
-from stepbench.contracts.published import QUANTILE_METRICS
+from stepbench.contracts.published import INVOCATION_METRICS, QUANTILE_METRICS
 from stepbench.report import SHARE_ROW_PX, numbers
 from stepbench.report import document as doc
 from stepbench.report.figures import Drawing
@@ -47,6 +47,8 @@ def format_metric(metric: str) -> str:
     """Format a metric's name: `p93.75`, `Kolmogorov and Smirnov's D`; others as they are."""
     if metric == "ks":
         return "Kolmogorov and Smirnov\N{RIGHT SINGLE QUOTATION MARK}s D"
+    if metric in INVOCATION_METRICS:
+        return {"wall": "wall time", "function_throughput": "one function's throughput"}[metric]
     return f"p{100 * QUANTILE_METRICS[metric]:.10g}" if metric in QUANTILE_METRICS else metric
 
 
@@ -67,7 +69,7 @@ def _format_number(each: Replication, value: float) -> str:
         return digits.latency(value)
     if each.unit == "d":
         return f"{value:.3f}"
-    unit = digits.PER_MINUTE if each.unit == "per_minute" else digits.TIMES
+    unit = numbers.UNITS[each.unit] or digits.TIMES
     return f"{digits.rounded(value)} {unit.name}"
 
 

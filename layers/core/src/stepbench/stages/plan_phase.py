@@ -101,6 +101,8 @@ def _require_load_host(writers: int, services: Services) -> None:
 
 
 def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> PlanPhaseOutput:
+    if spec.offered.phases[task.phase].invoked is not None:
+        return _invoke(task, spec, services)
     lead_s = writers_lead_s(spec, services.settings)
     ahead_s = lead_s + MARGIN_OF_LEAD * lead_s + MARGIN_PER_WRITER_S * spec.offered.writers
     start_at_ns = services.clock.now_ns() + math.ceil(ahead_s * _SECOND_NS)
@@ -110,6 +112,22 @@ def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> Plan
         key = layout.phase_key(task.ref, phase, "plan.json")
         services.runs.put_model(key, PhaseSchedule(start_at_ns=start_at_ns))
         start_at_ns += round(spec.offered.phases[phase].length_s * _SECOND_NS)
+    return _stored(task, spec, items, services)
+
+
+def _invoke(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> PlanPhaseOutput:
+    """Store an item for each invocation; the phase begins now, and the Map's pace is what is measured."""
+    start_at_ns = services.clock.now_ns()
+    services.runs.put_model(layout.phase_key(task.ref, task.phase, "plan.json"), PhaseSchedule(start_at_ns=start_at_ns))
+    items = _items(task.ref, spec, task.phase, start_at_ns, lead_s=0)
+    invoked = [item.model_copy(update={"invoked": True}) for item in items]
+    noted: dict[str, object] = {"invoked": True, "expires_at": invoked[0].expires_at}
+    if task.phase in spec.offered.inline_phases:
+        noted |= {"items": tuple(invoked), "inline": True}
+    return _stored(task, spec, invoked, services).model_copy(update=noted)
+
+
+def _stored(task: PlanPhaseInput, spec: TrialSpec, items: list[WriterItem], services: Services) -> PlanPhaseOutput:
     items_key = layout.phase_key(task.ref, task.phase, "items.json")
     services.runs.put_json(items_key, [item.model_dump(mode="json") for item in items])
     return PlanPhaseOutput(

@@ -28,6 +28,7 @@ from stepbench.records.formats.columns import UNSENT, ColumnHeader
 from stepbench.records.storage import layout
 from stepbench.records.storage.flusher import Flusher
 from stepbench.records.storage.layout import ClockSample
+from stepbench.stages.invocations import SANDBOX, invoke
 from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.stages.trial_values import trial_values
 from stepbench.stats.histogram import histogram_text
@@ -112,6 +113,9 @@ def run_writer(
         RecordsUnavailableError: the trial or its flags could not be read; nothing was sent.
         RecordsLostError: records could not be stored.
     """
+    if task.item.invoked:
+        return invoke(task, services, build)
+    SANDBOX.release()
     spec = services.trial(task.item.ref)
     refuse_if_cancelled(spec.tag, services)
     bench = bench or Bench()

@@ -75,7 +75,9 @@ def slice_end_ns(plan: TrialPlan, phase: int, slice_: int) -> int:
 
 
 def most_rows(plan: TrialPlan, phase: int, slice_: int) -> int:
-    """Return how many operations one attempt of a writer may offer in a slice of closed loop."""
+    """Return how many operations one attempt of a writer may offer in a slice of closed loop, or in an invocation."""
+    if (invoked := plan.phases[phase].invoked) is not None:
+        return invoked.operations
     length_s = slice_end_ns(plan, phase, slice_) / _SECOND_NS - slice_ * SLICE_NS / _SECOND_NS
     return max(1, plan.kept_operations(length_s) // plan.writers)
 

@@ -68,7 +68,7 @@ def find_saturation(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     queues = _find_queues(evidence, delays)
     for place, (window, result) in enumerate(zip(findings.measured_windows, findings.windows, strict=True)):
         found: Iterable[Caveat] = ()
-        if evidence.spec.offered.phases[window.phase].closed is None:
+        if evidence.spec.offered.phases[window.phase].is_open:
             found = _check_lateness(evidence, window, delays.get(window.phase), queues)
         elif result.operations is not None:
             found = _check_generator(evidence, result.name, result.operations)
@@ -153,7 +153,7 @@ def _delayed_in_phase(evidence: Evidence, phase: int, stalls: Sequence[Stall]) -
     own = [(stall.begin_ns, stall.end_ns) for stall in stalls if stall.phase == phase]
     first, end = grid.span_of_phase(phase)
     found = np.zeros(end - first, dtype=np.bool_)
-    if evidence.spec.offered.phases[phase].closed is None:
+    if evidence.spec.offered.phases[phase].is_open:
         for slot in np.nonzero(grid.phase == phase)[0].tolist():
             events = evidence.joined.of_slot(slot)
             found[events.first - first : events.first - first + events.size] = delayed(own, events)

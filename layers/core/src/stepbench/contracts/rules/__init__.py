@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
-from stepbench.contracts.published import DAG_METRICS
+from stepbench.contracts.published import DAG_METRICS, INVOCATION_METRICS
 from stepbench.contracts.rules import experiments, load, values
 from stepbench.contracts.target import ETCD_QUOTA_GIB, DynamoDbTarget, EtcdTarget
 from stepbench.contracts.workload import Kind, ProductRecord
@@ -91,7 +91,7 @@ def _shares(trial: TrialFields) -> tuple[float, float]:
 def _events(trial: TrialFields, phase: Phase) -> float:
     """Return how many events a phase offers at most, of clients in a loop only as many as etcd commits writes."""
     events, share = trial.events_of(phase), sum(_shares(trial))
-    if phase.closed is None or not share:
+    if phase.is_open or not share:
         return events
     writes_per_s = min(MOST_WRITES_PER_S, MOST_BYTES_PER_S / _payload_bytes(trial))
     return min(events, writes_per_s * phase.length_s / share)
@@ -136,6 +136,9 @@ def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         if published.metric in DAG_METRICS and not trial.dags:
             message = f"is {published.metric}, which only dataflow has"
             yield BrokenRule(f"published[{index}].metric", message, "Move it to a trial of dataflow.")
+        if published.metric in INVOCATION_METRICS and not any(phase.invoked for phase in trial.phases):
+            message = f"is {published.metric}, which only phases with invoked have"
+            yield BrokenRule(f"published[{index}].metric", message, "Move it to a trial with one, or remove it.")
         if published.count is not None and trial.workload is None:
             message = "belongs to the table of percentiles, which only operations have"
             yield BrokenRule(f"published[{index}].count", message, "Remove it.")
@@ -172,8 +175,18 @@ TRIAL_RULES = (
     experiments.dsql_rules,
 )
 OWN_RULES = {
-    "trigger": (experiments.trigger_rules, values.values_rules, experiments.no_dag_rules),
-    "operations": (experiments.operation_rules, experiments.no_dag_rules),
-    "dataflow": (experiments.dag_rules, experiments.medium_rules, experiments.field_rules),
+    "trigger": (
+        experiments.trigger_rules,
+        experiments.no_invoked_rules,
+        values.values_rules,
+        experiments.no_dag_rules,
+    ),
+    "operations": (experiments.operation_rules, experiments.invoked_rules, experiments.no_dag_rules),
+    "dataflow": (
+        experiments.dag_rules,
+        experiments.medium_rules,
+        experiments.field_rules,
+        experiments.no_invoked_rules,
+    ),
 }
 """What one experiment demands, by its name."""

@@ -174,6 +174,31 @@ def client_rules(trial: TrialFields) -> Iterator[BrokenRule]:
             )
 
 
+def no_invoked_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """Invocations by a Map do operations, and nothing else."""
+    for index, phase in enumerate(trial.phases):
+        if phase.invoked is not None:
+            message = f"is of operations, and this trial's experiment is {trial.experiment}"
+            yield BrokenRule(f"phases[{index}].invoked", message, 'Give load, or set experiment to "operations".')
+
+
+MOST_INLINE = 500
+"""Their items go through the state machine itself, some 350 bytes each of 256 KiB, and into its own history."""
+
+
+def invoked_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """Invocations are Lambda's, in phases of their own kind, and an inline Map's are in the trial's own history."""
+    for index, phase in enumerate(trial.phases):
+        if phase.invoked is None:
+            continue
+        at = f"phases[{index}].invoked"
+        if trial.load_from == "host":
+            yield BrokenRule(at, "is about Lambda's invocations, and load_from is host", "Remove one of the two.")
+        if phase.invoked.map == "inline" and trial.writers > MOST_INLINE:
+            message = f"is inline, and {trial.writers:,} items do not fit into a state's 256 KiB"
+            yield BrokenRule(f"{at}.map", message, f'Lower writers to {MOST_INLINE:,}, or make it "distributed".')
+
+
 # Aurora DSQL's quotas that plans have to keep ("Cluster quotas and database limits" of its User Guide). The rate is one
 # that nobody can have raised. A plan that would run into them measures its own refusals (SQLSTATE 53300 and 53400), so
 # it is refused before it runs. Below them the cluster may still refuse, if others connect to it, too: such operations
@@ -201,31 +226,40 @@ def _opened_sessions(trial: TrialFields, *, reuse: bool) -> Iterator[BrokenRule]
     """A phase's writers open their sessions together, before it; what they use up comes back while they load."""
     left = float(CONNECTION_BURST)
     for index, phase in enumerate(trial.phases):
-        for opened, length_s in [(_sessions(trial, phase), phase.length_s)] if reuse else _rates(phase):
+        found = [(_sessions(trial, index), phase.length_s)] if reuse else _rates(trial, index)
+        for opened, length_s in found:
             lowest = left - opened if reuse else left + (NEW_CONNECTIONS_PER_S - opened) * length_s
             left = min(CONNECTION_BURST, lowest + (NEW_CONNECTIONS_PER_S * length_s if reuse else 0))
             if lowest < 0:
-                field = "closed" if phase.closed else "load"
+                field = "load" if phase.is_open else "closed" if phase.closed else "invoked"
                 message = f"makes more new connections than a cluster takes: {NEW_CONNECTIONS_PER_S} a second, and "
                 message += f"{CONNECTION_BURST:,} once beyond that"
                 yield BrokenRule(f"phases[{index}].{field}", message, _remedy(phase, reuse=reuse))
                 return
 
 
-def _sessions(trial: TrialFields, phase: Phase) -> int:
+def _sessions(trial: TrialFields, index: int) -> int:
+    phase = trial.phases[index]
+    if phase.invoked is not None:
+        return trial.concurrency(index)
     return phase.closed.clients if phase.closed else min(trial.writers * trial.max_in_flight, phase.events)
 
 
-def _rates(phase: Phase) -> list[tuple[float, float]]:
+def _rates(trial: TrialFields, index: int) -> list[tuple[float, float]]:
     """Return new connections a second at most, and for how many seconds."""
-    if phase.closed is None:
+    phase = trial.phases[index]
+    loop = trial.loop_of(phase)
+    if loop is None:
         return [(step.rate_per_s, step.length_s) for step in phase.steps]
-    rate = phase.closed.clients / (phase.closed.think_ms / 1_000 + FASTEST_CONNECTION_S)
-    offered_s = math.inf if phase.closed.operations is None else phase.closed.operations / rate
-    return [(rate, min(phase.closed.duration_s, offered_s))]
+    at_once = loop.clients if phase.invoked is None else trial.concurrency(index)
+    rate = at_once / (loop.think_ms / 1_000 + FASTEST_CONNECTION_S)
+    offered_s = math.inf if loop.operations is None else loop.operations / rate
+    return [(rate, min(loop.duration_s, offered_s))]
 
 
 def _remedy(phase: Phase, *, reuse: bool) -> str:
+    if phase.invoked is not None:
+        return "Lower max_concurrency, or writers."
     if reuse:
         return "Lower clients." if phase.closed else "Lower max_in_flight, or writers."
     fewer = "Lower clients or operations, raise think_ms" if phase.closed else "Lower rate_per_s, shorten the load"

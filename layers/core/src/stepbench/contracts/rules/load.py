@@ -34,10 +34,15 @@ METRICS_LOOP_S, METRICS_WAIT_S = 5, 300
 
 
 def concurrency_rules(trial: TrialFields) -> Iterator[BrokenRule]:
-    """All writers run at once: in open loop, and where clients of several writers share the load."""
-    if trial.max_concurrency is not None and trial.max_concurrency < trial.writers:
-        message = f"is below writers ({trial.writers}), and every writer has to run at once"
-        yield BrokenRule("max_concurrency", message, f"Raise it to {trial.writers}, remove it, or lower writers.")
+    """All writers run at once: in open loop, and where clients of several writers share the load; none is invoked."""
+    if trial.max_concurrency is None or trial.max_concurrency >= trial.writers:
+        return
+    for phase in trial.phases:
+        if phase.invoked is None:
+            message = f"is below writers ({trial.writers}), and every writer has to run at once"
+            remedy = f"Raise it to {trial.writers}, remove it, or lower writers."
+            yield BrokenRule("max_concurrency", message, remedy)
+            return
 
 
 def size_rules(trial: TrialFields) -> Iterator[BrokenRule]:
@@ -70,7 +75,7 @@ def _at_lowest(trial: TrialFields) -> Iterator[tuple[str, Phase]]:
     """Yield path and phase with rates, each at its lowest; of the probes, which are equal, the first."""
     find = trial.find_rate
     for index, phase in enumerate(trial.phases):
-        if phase.closed is None and not (find and phase.probe):
+        if phase.is_open and not (find and phase.probe):
             yield f"phases[{index}].load", find.at_lowest(phase) if find else phase
     if find:
         yield "find_rate.low_per_s", find.at_lowest(find.phases()[0])
@@ -102,9 +107,10 @@ def gapless_rules(trial: TrialFields) -> Iterator[BrokenRule]:
                 yield BrokenRule(f"{at}.{name}", message, "Move it to the phase before, or remove gapless.")
         for number in range(max(0, index - 1), index + 1):
             each = trial.phases[number]
-            if each.closed or each.until or each.uses_found_rate:
+            if not each.is_open or each.until or each.uses_found_rate:
                 fixed = "needs load in steps, at rates and to an end that are known before either phase begins"
-                remedy = f"Take closed, until and of_found from phase {each.name}, or remove gapless."
+                fields = "invoked" if each.invoked else "closed, until and of_found"
+                remedy = f"Take {fields} from phase {each.name}, or remove gapless."
                 yield BrokenRule(f"{at}.gapless", fixed, remedy)
 
 

@@ -279,7 +279,7 @@ class DynamoDbOperations(DynamoDbStore):
 def _limits(plan: TrialPlan, answer_limit_s: float) -> PoolLimits:
     """Return limits for the clients of the busiest phase, in open loop for `max_in_flight`; one connection at first."""
     clients = plan.clients_of_writer
-    open_loop = 0 if all(phase.closed for phase in plan.phases) else plan.max_in_flight
+    open_loop = 0 if not any(phase.is_open for phase in plan.phases) else plan.max_in_flight
     most = max(clients, open_loop, PRELOAD_LANES)
     return PoolLimits(connections=most, answer_s=answer_limit_s, warm=1, answer_bytes=_ANSWER_BYTES)
 

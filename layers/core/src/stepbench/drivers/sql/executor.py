@@ -228,7 +228,7 @@ def limits_of(plan: TrialPlan, answer_limit_s: float) -> SessionLimits:
     In open loop there are up to the plan's cap, and a few to begin with.
     """
     clients = plan.clients_of_writer
-    if all(phase.closed for phase in plan.phases):
+    if not any(phase.is_open for phase in plan.phases):
         return SessionLimits(answer_limit_s, clients, clients, queue=False)
     most = max(clients, plan.max_in_flight)
     return SessionLimits(answer_limit_s, most, min(most, FIRST_SESSIONS), queue=True)

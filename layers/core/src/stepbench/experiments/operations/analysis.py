@@ -14,6 +14,7 @@ from stepbench.analysis.trial import trial_result
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measures import ConnectingResult, KindResult, OperationsResult
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
+from stepbench.experiments.operations.invocations import invocations_result
 from stepbench.model.request import Outcome
 from stepbench.stats.estimates import percentile_table
 
@@ -53,20 +54,23 @@ class OperationsAnalysis(OwnAnalysis):
         plan, joined = evidence.spec.offered, evidence.joined
         if plan.workload is None:
             return None
-        closed = plan.phases[window.phase].closed
+        loop = plan.loop_of(plan.phases[window.phase])
         service = window.sample(window.latency_ms())
+        invocations = invocations_result(evidence.records, window.phase)
         wall_s = _wall_s(joined, window) if plan.phases[window.phase].offers_number else None
+        wall_s = invocations.wall_s if invocations else wall_s
         return OperationsResult(
-            clients=None if closed is None else closed.clients,
+            clients=None if loop is None else loop.clients,
             kinds=tuple(_kinds(joined, window)),
             percentiles=percentile_table(service),
             per_minute=_per_minute(joined, window),
             wall_s=wall_s,
             per_wall_s=window.n / wall_s if wall_s else None,
             retries=int(_extra(joined, "retries", window.scheduled).sum()),
-            generator_share=None if closed is None else _generator_share(joined, window.acknowledged, closed.think_ms),
+            generator_share=None if loop is None else _generator_share(joined, window.acknowledged, loop.think_ms),
             generator_cpu=generator_cpu(evidence, window.phase),
             connecting=None if plan.workload.reuse else _connecting(joined, window),
+            invocations=invocations,
         )
 
 

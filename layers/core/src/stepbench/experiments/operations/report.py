@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
 from stepbench.contracts.experiment import QUANTILES
+from stepbench.experiments.operations.invocations_table import describe_invocations, invocations_table
 from stepbench.experiments.operations.percentiles import format_kind, percentile_figures, percentile_nodes
 from stepbench.experiments.operations.scaling_figures import scaling_figures, scaling_nodes, scaling_sentences
 from stepbench.experiments.protocol import nothing
@@ -44,6 +45,7 @@ def describe_window(row: WindowRow) -> str:
     """Answer for one window of operations: how long, how many a second, how many came to nothing."""
     window, found = row.window, row.window.operations
     clients = f" with {digits.counted(found.clients, 'client')}" if found and found.clients else ""
+    clients = f" {describe_invocations(found.invocations)}" if found and found.invocations else clients
     times = describe_latency(window.latency_ms, "p99", row.judge)
     done = (found and format_wall(found)) or digits.throughput(window.throughput_per_s)
     return f"{times}; {done}{clients}; {_outcomes(found)}."
@@ -182,6 +184,9 @@ def _figure(place: int, figure: PercentileFigure) -> doc.Node:
 
 def _tables(measured: Sequence[WindowRow], *, emulated: bool) -> Iterator[doc.Node]:
     few = len(measured) <= FEW_WINDOWS
+    if any(row.window.operations and row.window.operations.invocations for row in measured):
+        yield doc.Heading("Invocations by a Map", name="invocations")
+        yield invocations_table(measured)
     yield doc.Fold("Each kind of operation in each window", (_kinds_table(measured),), plain=few)
     yield doc.Fold("Service time by percentile, with counts", tuple(percentile_nodes(measured, emulated=emulated)))
     if connecting := [row for row in measured if row.window.operations and row.window.operations.connecting]:
@@ -209,7 +214,9 @@ def _kinds(row: WindowRow) -> doc.Body:
 
 
 def _work(window: WindowResult, found: OperationsResult) -> Iterator[doc.Text]:
-    if found.clients:
+    if found.invocations:
+        yield describe_invocations(found.invocations)
+    elif found.clients:
         yield f"{digits.counted(found.clients, 'client')} in a closed loop"
     else:
         yield f"{digits.rate(window.offered_per_s)}/s offered"

@@ -48,6 +48,28 @@ _RAW = -zlib.MAX_WBITS
 _WIDTHS = ("<i1", "<i2", "<i4", "<i8")
 
 
+class InvocationNote(Contract):
+    """
+    What one invocation of a phase with `invoked` took beside its operations; times by its own clock.
+
+    sandbox: its process. cold: whether it is the process's first. connections: made before its operations.
+    acknowledged: of its operations. operating_ns: from its first send to its last answer.
+    """
+
+    sandbox: str
+    cold: bool
+    acknowledged: int = Field(ge=0)
+    operating_ns: int = Field(ge=0)
+    begin_ns: int
+    end_ns: int = Field(description="Where its rows were packed; storing them comes after it.")
+    connections: int = Field(ge=0)
+    connecting_ns: int = Field(ge=0)
+    marking_ns: int = Field(ge=0, description="Of recording: what it took to mark it as begun, before its operations.")
+    stored_ns: int | None = Field(
+        ge=0, description="Of recording: what it took to store the rows of the process's invocation before this one."
+    )
+
+
 class ColumnHeader(Contract):
     """The origin of a file's records. `errors[row.error]` is the store's error code; `errors[0]` is "" (none)."""
 
@@ -68,6 +90,8 @@ class ColumnHeader(Contract):
     """Of the writer's sandbox, before the slice; not there where writers share a machine."""
     connecting_ns: int = Field(default=0, ge=0, exclude_if=lambda found: not found)
     """How long the writer was still connecting when its load was due."""
+    invocation: InvocationNote | None = Field(default=None, exclude_if=lambda found: found is None)
+    """Of a phase with `invoked`, where an attempt is one invocation with one file."""
 
 
 class Rows(NamedTuple):

@@ -192,7 +192,7 @@ def build_grid(plan: TrialPlan, starts_ns: Mapping[int, int], started: StartedOp
         first_slot[phase], writers[phase], slices[phase] = len(names), plan.writers, plan.phases[phase].slices
         for writer in range(plan.writers):
             own = [(phase, writer, slice_) for slice_ in range(plan.phases[phase].slices)]
-            if plan.phases[phase].closed is None:
+            if plan.phases[phase].is_open:
                 counts.append(slice_counts(plan, phase, writer))
             else:
                 for slot, name in enumerate(own, len(names)):
@@ -215,7 +215,7 @@ def build_grid(plan: TrialPlan, starts_ns: Mapping[int, int], started: StartedOp
         first_slot=first_slot,
         writers=writers,
         slices=slices,
-        closed=np.array([plan.phases[phase].closed is not None for phase, _, _ in names], dtype=np.bool_),
+        closed=np.array([not plan.phases[phase].is_open for phase, _, _ in names], dtype=np.bool_),
         attempts=attempts,
         arrives=measure_of(plan.experiment).arrives,
     )

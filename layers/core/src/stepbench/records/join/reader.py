@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +50,7 @@ class TrialRecords:
     damaged_items: t4 items of which the same is true: the events in them have not arrived, as far as anybody knows.
     retained: files and items whole, where the plan has a question to them that the columns do not answer.
     watch_gaps: spans in which nobody watched.
+    map_ends: when Maps of invocations had ended, by phase, in ISO 8601.
     broken_off: the trial failed or was stopped, so that clients may have ended earlier than planned.
     """
 
@@ -65,6 +66,7 @@ class TrialRecords:
     damaged_items: tuple[str, ...]
     retained: RetainedRecords
     watch_gaps: tuple[WatchGap, ...] = ()
+    map_ends: Mapping[int, str] = field(default_factory=dict)
     broken_off: bool = False
 
     def offered_s(self, phase: int) -> float:
@@ -95,8 +97,8 @@ class TrialRecords:
         )
 
     def _is_bounded(self, phase: int) -> bool:
-        closed = self.spec.offered.phases[phase].closed
-        return closed is not None and (self.broken_off or closed.operations is not None or self.at_most_rows(phase))
+        planned = self.spec.offered.phases[phase]
+        return not planned.is_open and (self.broken_off or planned.offers_number or self.at_most_rows(phase))
 
 
 def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details: bool = False) -> TrialRecords:
@@ -118,12 +120,14 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
     """
     starts_ns, retained = planned_starts(spec, runs), RetainedRecords.of(spec)
     stops_ns = table.stops_ns(spec.tag) if any(map(spec.may_end_early, range(len(spec.offered.phases)))) else {}
-    files, arrivals = StoredFiles(spec.ref, runs, retained), StoredItems(spec.ref, runs, table, retained)
-    operations = None
-    if any(phase.closed for phase in spec.offered.phases):
+    invokes = any(phase.invoked for phase in spec.offered.phases)
+    files = StoredFiles(spec.ref, runs, retained, table if invokes else None)
+    arrivals = StoredItems(spec.ref, runs, table, retained)
+    operations, started = None, frozenset(table.started(spec.tag))
+    if not all(phase.is_open for phase in spec.offered.phases):
         counts = started_by_heartbeats(table.beats(spec.tag))
+        counts |= _operations_of_invocations(spec.offered, starts_ns, started)
         operations = find_started_operations(spec.offered, starts_ns, files, counts)
-    started = frozenset(table.started(spec.tag))
     gaps = find_watch_gaps(read_watches(table, spec.tag)) if spec.offered.pull else ()
     joined = join(
         build_grid(spec.offered, starts_ns, operations),
@@ -153,6 +157,7 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
         damaged_items=tuple(arrivals.damaged),
         retained=retained,
         watch_gaps=gaps,
+        map_ends=table.map_ends(spec.tag) if invokes else {},
     )
 
 
@@ -205,6 +210,23 @@ def started_by_heartbeats(beats: Mapping[str, Mapping[str, object]]) -> dict[str
     return started
 
 
+def _operations_of_invocations(plan: TrialPlan, planned: Iterable[int], started: Iterable[str]) -> dict[str, int]:
+    """
+    Return how many operations each attempt at an invocation had, by the attempt's id: all that it was to do.
+
+    One that has begun and recorded nothing may have done them; one that never came has not sent them.
+    """
+    found: dict[str, int] = {}
+    for phase in planned:
+        if (load := plan.phases[phase].invoked) is None:
+            continue
+        begun = [attempt for attempt in started if layout.attempt_names(attempt)[0] == phase]
+        absent = set(range(plan.writers)) - {layout.attempt_names(attempt)[1] for attempt in begun}
+        attempts = [*begun, *(layout.attempt_id(phase, writer, 0, 0) for writer in absent)]
+        found |= dict.fromkeys(attempts, load.operations)
+    return found
+
+
 def find_started_operations(
     plan: TrialPlan, starts_ns: Mapping[int, int], files: Iterable[ColumnFile], started: Mapping[str, int]
 ) -> StartedOperations:
@@ -224,13 +246,13 @@ def find_started_operations(
     by_attempt: dict[str, list[_Due]] = {attempt: [] for attempt in started}
     for file in files:
         attempts.add(file.header)
-        if plan.phases[file.header.phase].closed is not None:
+        if not plan.phases[file.header.phase].is_open:
             by_attempt.setdefault(attempt_of(file.header), []).append((file.rows.sequence, file.rows.t0_ns))
     whole = attempts.whole()
     operations: dict[tuple[int, int, int], dict[int, NDArray[np.int64]]] = {}
     for attempt in sorted(by_attempt):
         phase, writer, slice_, number = layout.attempt_names(attempt)
-        if phase not in starts_ns or plan.phases[phase].closed is None:
+        if phase not in starts_ns or plan.phases[phase].is_open:
             continue
         count = 0 if attempt in whole else started.get(attempt, 0)
         due_ns = _due_ns(by_attempt.pop(attempt), count, starts_ns[phase] + slice_ * SLICE_NS)

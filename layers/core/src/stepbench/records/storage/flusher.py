@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FINAL_TRIES = 5
 FINAL_PAUSE_S = 5.0
 """With boto3's own retries in between, an outage of a minute passes."""
+MOST_IN_TABLE_BYTES = 380_000
+"""An item has 400 KB at most."""
 
 
 class _File:
@@ -55,7 +57,17 @@ class Flusher:
     ten minutes at 3,000 records a second some 15 MB wait.
     """
 
-    def __init__(self, runs: RunStore, table: TrialTable, header: ColumnHeader, *, matching_share: float = 1) -> None:
+    def __init__(
+        self,
+        runs: RunStore,
+        table: TrialTable,
+        header: ColumnHeader,
+        *,
+        matching_share: float = 1,
+        in_table: bool = False,
+    ) -> None:
+        """`in_table`: a file that fits into an item is kept in the table, and in the bucket where it is not taken."""
+        self._in_table = in_table
         self._runs = runs
         self._table = table
         self._header = header
@@ -112,17 +124,29 @@ class Flusher:
             message = f"{counted(rows, 'record')} of writer {self._id} could not be stored: {error}"
             raise RecordsLostError(message) from error
 
+    def _kept_in_table(self, file: _File) -> bool:
+        """Return whether the table has taken the file itself, which is then on its way no more."""
+        pointer, body = file.encoded(self._id, self._matching_share)
+        if not self._in_table or len(body) > MOST_IN_TABLE_BYTES:
+            return False
+        try:
+            self._table.add_file(self._header.ref.tag, pointer, body)
+        except RecordsUnavailableError:
+            return False
+        self._waiting.remove(file)
+        return True
+
     def _send(self) -> RecordsUnavailableError | None:
         waiting = list(self._waiting)  # what is added meanwhile waits for the next time
         for file in waiting:
             file.encoded(self._id, self._matching_share)
         try:
             for file in waiting:  # all of them: no file has to wait for another's pointer
-                if not file.in_bucket:
+                if not file.in_bucket and not self._kept_in_table(file):
                     pointer, body = file.encoded(self._id, self._matching_share)
                     self._runs.put_bytes(pointer.key, body)
                     file.in_bucket = True
-            for file in waiting:
+            for file in [each for each in waiting if each in self._waiting]:
                 pointer, _ = file.encoded(self._id, self._matching_share)
                 self._table.add_file(self._header.ref.tag, pointer)
                 self._waiting.remove(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.target import DynamoDbTarget
@@ -50,16 +51,23 @@ class StoredFiles:
     """
     Column files by attempt and flush; each pass reads them anew, so that none is kept.
 
+    Those of invocations are in the table, but for such as it did not take.
+
     notes, damaged: by key, of those that decode and messages about the others.
     """
 
-    def __init__(self, ref: TrialRef, runs: RunStore, retained: RetainedRecords) -> None:
-        self._ref, self._runs, self._retained = ref, runs, retained
+    def __init__(
+        self, ref: TrialRef, runs: RunStore, retained: RetainedRecords, table: TrialTable | None = None
+    ) -> None:
+        """`table`: of a trial with invocations; the others' files are all in the bucket."""
+        self._ref, self._runs, self._retained, self._table = ref, runs, retained, table
         self.notes: dict[str, FileNote] = {}
         self.damaged: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[ColumnFile]:
-        for key, body in _bodies(self._ref, self._runs, ""):
+        kept = dict(self._table.kept_files(self._ref.tag)) if self._table is not None else {}
+        in_bucket = (found for found in _bodies(self._ref, self._runs, "") if found[0] not in kept)
+        for key, body in chain(kept.items(), in_bucket):
             try:
                 file = decode(key, body)
             except CorruptRecordsError as error:

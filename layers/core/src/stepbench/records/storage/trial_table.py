@@ -8,8 +8,9 @@ One class, because all of it is one table; each method is one or two requests. I
     stop          pk trial#<tag>     sk stop-at#<pp>  stop_at_ns
     heartbeat     pk trial#<tag>     sk heartbeat#…   at_ns progress ended; a watch's also its start
     started       pk trial#<tag>     sk started#…     at_ns
+    map's end     pk trial#<tag>     sk map-ended#…   at
     missing       pk trial#<tag>     sk missing#…     error cause
-    column file   pk trial#<tag>     sk file#…#<n>    key rows expected last_t2_ns
+    column file   pk trial#<tag>     sk file#…#<n>    key rows expected last_t2_ns; of an invocation also its body
     clock         pk trial#<tag>     sk clock#…       offset_ns bound_ns
     lines         pk lines#<tag>#<nn>   sk <t5>#<request id>#<part>   lines; put by a measured function's layer
     t4            pk t4#<tag>#<nn>   sk <request id>#<t4>   n entries tokens sandbox cold init_ns batch source
@@ -186,11 +187,22 @@ class TrialTable(RecordTable):
             found[phase, writer, slice_] = (str(item["error"]), str(item["cause"]))
         return found
 
-    def add_file(self, tag: str, pointer: FilePointer) -> None:
-        """Point to a column file that is in the bucket."""
+    def map_ends(self, tag: str) -> dict[int, str]:
+        """Read when Maps of invocations had ended, by phase, in ISO 8601."""
+        items = self._query(layout.trial_pk(tag), layout.MAP_ENDED)
+        return {int(str(item["sk"]).removeprefix(layout.MAP_ENDED)): str(item["at"]) for item in items}
+
+    def add_file(self, tag: str, pointer: FilePointer, body: bytes | None = None) -> None:
+        """Point to a column file that is in the bucket; or keep one here, so small that it fits into the item."""
         attempt_id, flush, *values = pointer
-        attributes = dict(zip(FilePointer._fields[2:], values, strict=True))
+        attributes = dict(zip(FilePointer._fields[2:], values, strict=True)) | ({"body": body} if body else {})
         self.put_of_trial(tag, f"{layout.FILE}{attempt_id}#{flush:06d}", **attributes)
+
+    def kept_files(self, tag: str) -> Iterator[tuple[str, bytes]]:
+        """Yield the column files that are here and not in the bucket, each with the key that it would have there."""
+        for item in self._query(layout.trial_pk(tag), layout.FILE):
+            if "body" in item:
+                yield str(item["key"]), bytes(item["body"])
 
     def files(self, tag: str) -> list[FilePointer]:
         """Return all column files of the trial, by attempt and flush."""

@@ -3,8 +3,9 @@ MiniStack's Step Functions where it departs from AWS's documentation and a machi
 
 **Executions** begin when they are started: MiniStack waits 0.15 s before each one's first state, which was most of a
 small DAG's time. **Tasks that wait for a token**: each attempt has one of its own, and fails when nobody gives a sign
-of life. **Inline Maps**: one that has failed begins no further iteration, and MaxConcurrencyPath bounds it; MiniStack
-runs all iterations whatever becomes of them, so that a DAG whose first level has failed went through all the others.
+of life. **Inline Maps**: one that has failed begins no further iteration, MaxConcurrencyPath bounds it, and 40 at
+once do; MiniStack runs all iterations whatever becomes of them, so that a DAG whose first level has failed went through
+all the others, and as many at once as there are items.
 
 `shim.py` loads this by path, so it imports nothing of ours.
 """
@@ -99,6 +100,8 @@ def begin_at_once(service: Any) -> None:
 
 
 _STOPPED = "the Map has failed"
+INLINE_ITERATIONS = 40
+"""At once, of an inline Map, whatever its MaxConcurrency asks for (Step Functions Developer Guide, "Map")."""
 
 
 def end_failed_maps(service: Any) -> None:
@@ -107,10 +110,13 @@ def end_failed_maps(service: Any) -> None:
     stock_map, stock_iteration = service._run_map_items, service._run_sub_machine
 
     def run_map(state: Json, raw_input: Any, execution: Json, context: Json) -> Any:
-        if "MaxConcurrencyPath" in state and not _is_distributed(state):
-            effective = service._apply_input_path(state, raw_input, context)
-            limit = service._resolve_path_or_ctx(state["MaxConcurrencyPath"], effective, context)
-            state = {**state, "MaxConcurrency": int(limit)}
+        if not _is_distributed(state):
+            limit = state.get("MaxConcurrency", 0)
+            if "MaxConcurrencyPath" in state:
+                effective = service._apply_input_path(state, raw_input, context)
+                limit = service._resolve_path_or_ctx(state["MaxConcurrencyPath"], effective, context)
+            if not isinstance(limit, str):  # an expression of JSONata's, which no machine of ours has
+                state = {**state, "MaxConcurrency": min(int(limit) or INLINE_ITERATIONS, INLINE_ITERATIONS)}
         token = failed.set(None if _is_distributed(state) else threading.Event())
         try:
             return stock_map(state, raw_input, execution, context)

@@ -1,0 +1,128 @@
+"""What a Map's invocations came to: rates, cold ones, and an accounting that adds up where some died."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from tests.samples.estimates import present
+from tests.samples.finished_trials import AnalysedTrial
+from tests.samples.records import column_header
+
+from stepbench.experiments.operations.invocations import most_at_once, recording_ms, wall_s
+from stepbench.records.formats.columns import InvocationNote, Rows, encode
+from stepbench.records.storage import layout
+from stepbench.records.storage.trial_table import FilePointer
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import TrialResult
+
+MS = 1_000_000
+EACH = 10
+
+
+def note(begin_ms: int, end_ms: int, **fields: Any) -> InvocationNote:  # noqa: ANN401 -- a note's fields
+    """Return the note of an invocation in sandbox "one", warm and connected unless told otherwise."""
+    common = {"sandbox": "one", "cold": False, "acknowledged": EACH, "connections": 0, "connecting_ns": 0}
+    times = {"begin_ns": begin_ms * MS, "end_ns": end_ms * MS, "operating_ns": 100 * MS}
+    recording = {"marking_ns": 2 * MS, "stored_ns": None}
+    return InvocationNote.model_validate({**common, **times, **recording, **fields})
+
+
+class Trial(AnalysedTrial):
+    """A trial of six invocations of ten inserts each, two at once."""
+
+    def __init__(self, **plan: Any) -> None:  # noqa: ANN401 -- a plan's fields
+        fields = {
+            "target": {"store": "postgresql"},
+            "experiment": "operations",
+            "workload": {"mix": {"insert": 1}, "records": 0},
+            "phases": [{"name": "steady", "invoked": {"operations": EACH}}],
+            "writers": 6,
+            "max_concurrency": 2,
+            **plan,
+        }
+        super().__init__(store="postgresql", **fields)
+        self.records.plan_phase(0)
+        self.start_ns = self.records.start_of(0)
+
+    def begin(self, writer: int, attempt: int = 0) -> str:
+        """Mark an invocation as begun."""
+        name = layout.attempt_id(0, writer, 0, attempt)
+        self.memory.services.table.mark_started(self.ref.tag, name)
+        return name
+
+    def record(self, writer: int, begin_ms: int, attempt: int = 0, *, in_table: bool = True, **fields: Any) -> None:  # noqa: ANN401 -- a note's fields
+        """Record an invocation that takes 120 ms, of whose operations each takes 10."""
+        name = self.begin(writer, attempt)
+        t1_ns = self.start_ns + (begin_ms + 10) * MS + np.arange(EACH) * 10 * MS
+        zeros = np.zeros(EACH, np.int64)
+        rows = Rows(
+            np.arange(EACH), t1_ns, t1_ns, t1_ns + 10 * MS, zeros.astype(np.uint8), zeros.astype(np.uint16),
+            extras={"client": zeros + writer, "kind": zeros + 1},
+        )  # fmt: skip
+        since_ms = self.start_ns // MS + begin_ms
+        invocation = note(since_ms, since_ms + 120, **fields)
+        header = column_header(self.ref, writer=writer, attempt=attempt, last=True, invocation=invocation)
+        key, body = layout.column_file_key(self.ref, name, 0), encode(header, rows)
+        if in_table:
+            self.memory.services.table.add_file(self.ref.tag, FilePointer(name, 0, key, EACH, 0, 0), body)
+        else:
+            self.memory.services.runs.put_bytes(key, body)
+
+
+def result_of(trial: Trial) -> TrialResult:
+    """Return the trial's result."""
+    return trial.result()
+
+
+def test_rates_are_of_all_over_the_wall_time_and_of_one_function_over_its_own() -> None:
+    """Six of 120 ms, two at once: 360 ms for 60 operations; one function does its ten in 100 ms."""
+    trial = Trial()
+    for writer in range(6):
+        cold = writer < 2
+        trial.record(writer, 120 * (writer // 2), sandbox=f"{writer % 2}", cold=cold, connections=int(cold))
+    (window,) = result_of(trial).summary.windows
+    operations = present(window.operations)
+    found = present(operations.invocations)
+    assert (found.planned, found.begun, found.recorded, window.unsent) == (6, 6, 6, 0)
+    assert (found.at_once, found.most_at_once, found.sandboxes) == (2, 2, 2)
+    assert (found.cold_sandboxes, found.cold_connections) == (2, 2)
+    assert operations.wall_s == pytest.approx(0.36)
+    assert operations.per_wall_s == pytest.approx(60 / 0.36)
+    assert (found.function_per_s, found.slowest_per_s, found.fastest_per_s) == pytest.approx((100, 100, 100))
+    assert window.service_ms.p50.value == pytest.approx(10)
+    assert window.lateness_ms.p50.value == 0
+
+
+def test_an_invocation_that_died_was_tried_again_or_never_came_is_accounted_for() -> None:
+    """Ten operations each: three recorded, two that left nothing and may have done all, two that never came."""
+    trial = Trial()
+    trial.record(0, 0)
+    trial.begin(1)  # died, and was tried again
+    trial.record(1, 120, attempt=1)
+    trial.begin(2)  # died for good
+    trial.record(3, 240, in_table=False)
+    result = result_of(trial)
+    (window,) = result.summary.windows
+    found = present(present(window.operations).invocations)
+    assert (found.planned, found.begun, found.recorded, found.tried_again) == (6, 4, 3, 1)
+    accounting = present(result.summary.accounting)
+    assert (accounting.ok, accounting.unrecorded, accounting.unsent, accounting.offered) == (30, 20, 20, 70)
+    (missing,) = (each for each in result.summary.caveats if each.kind == "missing_writer")
+    assert missing.text.startswith("3 writers did not run, or did not end in order: writer 2 in slice 0")
+
+
+def test_most_at_once_counts_overlaps_and_not_touches() -> None:
+    """One that begins as another ends runs after it."""
+    assert most_at_once([(0, 10), (10, 20), (5, 12)]) == 2
+    assert most_at_once([]) == 0
+
+
+def test_recording_is_marking_and_storing_which_the_next_invocation_of_the_sandbox_knows() -> None:
+    """Where each sandbox had one invocation, storing is taken to be like marking."""
+    assert recording_ms([note(0, 1)]) == 4
+    assert recording_ms([note(0, 1), note(1, 2, stored_ns=5 * MS)]) == 7
+    assert recording_ms([]) is None
+    assert wall_s([]) is None
