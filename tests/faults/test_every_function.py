@@ -58,6 +58,13 @@ TRIALS: dict[str, dict[str, Any]] = {
     "RunWideTask": _wide("synthetic.work"),
     "RunWideVideoTask": _wide("video.classify"),
     "RunWideLearningTask": _wide("learning.train"),
+    "RunInlineWriter": {
+        "target": {"store": "postgresql"},
+        "experiment": "operations",
+        "workload": {"mix": {"insert": 1}, "records": 0},
+        "phases": [{"name": "load", "invoked": {"operations": 200, "map": "inline"}}],
+        "writers": 6,
+    },
     "EndDataflow": dataflow_trial(DIAMOND),
     "SeedFiles": TRANSFER,
     "RefreshSandboxes": TRANSFER,

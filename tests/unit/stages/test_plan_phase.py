@@ -72,6 +72,19 @@ def test_children_wait_until_the_lead_begins() -> None:
     assert 0 <= schedule.start_at_ns - 5 * SECOND_NS - waited_until_ns < 1_000_000
 
 
+def test_invocations_begin_at_once_and_as_many_as_are_allowed() -> None:
+    """No lead and no barrier: how fast the Map begins them is what is measured."""
+    workload = {"experiment": "operations", "workload": {"mix": {"insert": 1}, "records": 0}}
+    invoked = {"phases": [{"name": "load", "invoked": {}}], "writers": 6, "max_concurrency": 2, **workload}
+    output, items, schedule = planned(small_plan("postgresql", **invoked))
+    assert (schedule.start_at_ns, output.max_concurrency, output.invoked, output.inline) == (NOW_NS, 2, True, False)
+    assert [(item.writer, item.start_at_ns, item.invoked) for item in items] == [(w, NOW_NS, True) for w in range(6)]
+    assert datetime.fromisoformat(items[0].wait_until).timestamp() <= NOW_NS / 1e9
+    inline = small_plan("postgresql", **{**invoked, "phases": [{"name": "load", "invoked": {"map": "inline"}}]})
+    output, items, _ = planned(inline)
+    assert (output.inline, list(output.items)) == (True, items)
+
+
 def test_every_writer_has_one_item_per_slice_and_slices_come_first() -> None:
     """Writer-major, the first writers' later slices would take the places that the last writers need now."""
     output, items, schedule = planned(small_plan(writers=3, phases=phase(1_500)))

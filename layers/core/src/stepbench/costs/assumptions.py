@@ -60,10 +60,10 @@ class Assumptions:
     other one that starts with it. receiver_s: an invocation by a trigger. polls_per_s: how often a shard of a
     stream is looked at; None where each event is an invocation. lanes: watchers that are there at once, for ready_s
     before each phase, and for all of the drain limit if `drains`. invocation_s: one that a Map's iteration makes
-    takes so long beside its operations; iterations_per_s: how fast a Map begins them. control_s: all other functions of a trial, in
-    control_calls. around_s: a store is held before and after the load. search: the share of a search's probes, or
-    of what `until` may add, that is needed; its square root where None. aborts: of the plan, whether thresholds may end
-    phases, which are checked for it.
+    takes so long beside its operations; iterations_per_s: how fast a Map begins them. control_s: all other functions
+    of a trial, in control_calls. around_s: a store is held before and after the load. search: the share of a
+    search's probes, or of what `until` may add, that is needed; its square root where None. aborts: of the plan,
+    whether thresholds may end phases, which are checked for it.
     """
 
     answer_s: Mapping[str, tuple[float, float]] | None

@@ -31,9 +31,9 @@ class Visits:
     What an execution did.
 
     phases, needed: all, and those that were not passed over. scaled, sure, utilised: phases with a loop of their own.
-    slices: items of both Maps, inline: those of the inline one, which inline_phases have; maps: of invocations; missing:
-    those that were given up; transfers: those that are transfers, and
-    tasks: those of them on Fargate. lanes: watchers' lanes.
+    slices: items of both Maps, inline: those of the inline one, which inline_phases have; missing: those that were
+    given up; transfers: those that are transfers, and tasks: those of them on Fargate. maps: of invocations. lanes:
+    watchers' lanes.
     invoked: how often each function was called, by name.
     """
 

@@ -185,6 +185,12 @@ def test_nothing_begins_behind_a_failure_and_its_error_is_the_map_s() -> None:
     assert begun == [0, 1]
 
 
+@pytest.mark.parametrize(("state", "at_once"), [({"MaxConcurrency": 100}, 40), ({}, 40), ({"MaxConcurrency": 5}, 5)])
+def test_an_inline_map_runs_forty_at_once_at_most(state: dict[str, Any], at_once: int) -> None:
+    """Step Functions bounds it, whatever is asked for; MiniStack runs all there are."""
+    assert service(lambda item: item)._run_map_items(state, [0, 1], {}, {}) == ([0, 1], at_once)
+
+
 def test_a_map_within_an_iteration_fails_by_itself_and_then_fails_the_one_around_it() -> None:
     """Levels hold Maps of tasks; of two levels the second is not begun, of two trials' executions the other is."""
     begun: list[Any] = []
