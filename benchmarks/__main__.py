@@ -143,7 +143,8 @@ NAMES = (
 """
 In the page's order.
 
-Run by hand, for other questions: `coverage`, `stopping`, `slices`, `verdicts`, `function_truth`, `before_after`.
+Run by hand, for other questions: `coverage`, `stopping`, `slices`, `verdicts`, `function_truth`, `before_after`,
+`invocations`.
 """
 PAGE = ROOT / "docs" / "performance.md"
 DATA = RESULTS / "README.md"

@@ -38,6 +38,8 @@ FUNCTION_MEMORY_MB = 1_024
 T4_ENTRY_BYTES = 36
 T4_ITEM_BYTES = 300
 LOG_BYTES_PER_INVOCATION = 400
+ROWS_ITEM_BYTES, ROW_BYTES = 1_900, 12
+"""An invocation's rows in one item: its header, and each row more."""
 T4_LINE_BYTES = 200
 """A line of the second source (`records.formats.t4_lines`) without its entries, CloudWatch's own 26 bytes included."""
 PRINTED_BYTES = {"log": 600, "table": 320}
@@ -186,7 +188,14 @@ def results_writes(trial: TrialPlan, offering_s: float, delivered: int, batches:
     units = math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * entries) / 1_024)
     if trial.target.function is not None and trial.target.function.records == "table":
         units += math.ceil((LINES_ITEM_BYTES + LINES_ENTRY_BYTES * entries) / 1_024)
-    return batches * units + offering_s * (1 + 1 / FLUSH_S) + 100
+    return batches * units + offering_s * (1 + 1 / FLUSH_S) + _invocation_writes(trial) + 100
+
+
+def _invocation_writes(trial: TrialPlan) -> int:
+    """Return write units of invocations: each has an item that marks its begin, and one with its rows."""
+    loads = (phase.invoked for phase in trial.phases if phase.invoked)
+    each = (1 + math.ceil((ROWS_ITEM_BYTES + ROW_BYTES * load.operations) / 1_024) for load in loads)
+    return trial.writers * sum(each)
 
 
 def log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int) -> float:
