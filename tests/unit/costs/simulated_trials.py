@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow.dag import Stage
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import AnyTrial, TrialPlan
+    from stepbench.contracts.workload import InvokedLoad
 
 MOST_STEPS = 20_000
 """A client's operations are gone through one by one up to here, and then in proportion; so are events of a schedule."""
@@ -82,6 +83,8 @@ class Place:
     task_s: float
     billed_task_s: float
     changing_s: float
+    invocation_s: float = 0.05
+    begins_per_s: float = 50
     emulator: str = ""
 
 
@@ -138,6 +141,8 @@ class _Walk:
     executions: int = 0
     batches: int = 0
     slices: int = 0
+    invoked: int = 0
+    invoked_s: float = 0
 
     def run(self) -> tuple[float, float]:
         find, results = self.trial.find_rate, list[ProbeResult]()
@@ -157,10 +162,24 @@ class _Walk:
         self.now_s += self.place.finishes_s
         return self.now_s, self._usd()
 
+    def _invoke(self, phase: Phase, load: InvokedLoad) -> None:
+        """Let a Map begin one invocation after the other, as soon as a place is free and at its own pace."""
+        each_s = self.place.invocation_s + load.operations * self._answer_s(phase)
+        free_s = [0.0] * self.trial.concurrency(self.trial.phases.index(phase))
+        for number in range(self.trial.writers):
+            place = free_s.index(min(free_s))
+            free_s[place] = max(free_s[place], number / self.place.begins_per_s) + each_s
+        self.offered += self.trial.writers * load.operations
+        self.invoked, self.invoked_s = self.invoked + self.trial.writers, self.invoked_s + self.trial.writers * each_s
+        self.now_s += self.place.between_s + phase.settle_s + max(free_s)
+
     def _offer(self, number: int, phase: Phase, rate_per_s: float | None) -> None:
-        if not phase.gapless:
+        if not phase.gapless and phase.invoked is None:
             starts_s = self.place.starts_s * (self.trial.writers - 1)
             self.now_s += 1.2 * (self.place.lead_s + starts_s) + self.place.between_s
+        if phase.invoked is not None:
+            self._invoke(phase, phase.invoked)
+            return
         count, length_s = self._closed(phase) if phase.closed else self._open(number, phase, rate_per_s)
         if self.trial.experiment == "dataflow":
             self.executions += count
@@ -252,9 +271,11 @@ class _Walk:
         functions = tuple(self._functions())
         phases = len(trial.phases) if trial.find_rate is None else len(trial.run_phases)
         visits = Visits(
-            phases=phases, needed=len(trial.phases), slices=self.slices, on_host=trial.load_from == "host",
+            phases=phases, needed=len(trial.phases), slices=self.slices + self.invoked,
+            on_host=trial.load_from == "host",
             invoked={each.name: each.invocations for each in functions} | {"CollectLogs": 1},
-            lanes=2 if trial.pull else 0,
+            lanes=2 if trial.pull else 0, maps=sum(phase.invoked is not None for phase in trial.phases),
+            inline=len(trial.inline_phases) * trial.writers, inline_phases=len(trial.inline_phases),
         )  # fmt: skip
         dags = [
             (trial.dag_of(phase), self.executions / len(trial.run_phases)) for phase in trial.run_phases if trial.dags
@@ -281,7 +302,8 @@ class _Walk:
         trial, place = self.trial, self.place
         if trial.load_from == "lambda":
             hold_s = place.lead_s + place.starts_s * (trial.writers - 1)
-            yield FunctionUsage("RunWriter", self.slices, self.offering_s + self.slices * hold_s)
+            held_s = self.offering_s + self.slices * hold_s + self.invoked_s
+            yield FunctionUsage("RunWriter", self.slices + self.invoked, held_s)
         if trial.pull:
             yield FunctionUsage("WatchChanges", math.ceil(self.watched_s / trial.watch_loop_s), self.watched_s)
         elif trial.experiment == "trigger":

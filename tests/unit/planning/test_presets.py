@@ -104,6 +104,10 @@ ANSWERED: dict[str, Callable[[Plan], bool]] = {
     "How much of an application's time is its triggers'?": lambda plan: bool(plan.applications),
     "Which store answers the fastest?": lambda plan: len({trial.target.store for trial in plan.trials}) > 1,
     "What does a connection for each operation cost?": has_setups("workload.reuse", True, False),  # noqa: FBT003 -- values
+    "How fast does a Map get invocations done?": lambda plan: (
+        len({trial.max_concurrency for trial in plan.offered_trials}) > 1
+        and all(phase.invoked for trial in plan.offered_trials for phase in trial.phases)
+    ),
     "What does a second region cost reads and writes?": has_setups("target.cluster", "single", "multi"),
     "How does throughput grow with the number of clients?": lambda plan: (
         len(
@@ -111,7 +115,7 @@ ANSWERED: dict[str, Callable[[Plan], bool]] = {
                 value
                 for spec in expand(plan, "run")
                 for path, value in flatten_setup(spec.plan).items()
-                if is_clients(path)
+                if is_clients(path) or (path == "max_concurrency" and plan.offered_trials[0].phases[-1].invoked)
             }
         )
         > 5

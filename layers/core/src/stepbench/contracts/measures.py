@@ -170,7 +170,9 @@ class OperationsResult(Contract):
     together.
     """
 
-    clients: int | None = Field(description="Of closed-loop load, all writers together; None in open loop.")
+    clients: int | None = Field(
+        description="Of closed-loop load, all writers together; of invocations those at once; None in open loop."
+    )
     kinds: tuple[KindResult, ...]
     percentiles: tuple[PercentileRow, ...] = Field(description="Of all kinds together.")
     per_minute: tuple[int, ...]

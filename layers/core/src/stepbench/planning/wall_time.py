@@ -33,7 +33,8 @@ class Overheads:
     """
     Orchestration adds so many seconds: a guess for the time left, and for nothing else.
 
-    writer_s: before a phase, for each writer but the first. metrics_s: after a phase whose utilisation is asked for.
+    writer_s: before a phase, for each writer but the first. invoked_s: before one with invocations, instead of both.
+    metrics_s: after a phase whose utilisation is asked for.
     """
 
     prepare_s: float
@@ -41,6 +42,7 @@ class Overheads:
     finish_s: float
     report_s: float
     writer_s: float = 0
+    invoked_s: float = 4
     metrics_s: float = 0
     assumed: Assumptions = assumptions.AWS
 
@@ -51,6 +53,7 @@ LOCAL = Overheads(
     finish_s=2.5,
     report_s=2.5,
     writer_s=0.6,
+    invoked_s=1.3,
     metrics_s=1,
     assumed=assumptions.LOCAL,
 )
@@ -117,7 +120,7 @@ def between_s(plan: AnyTrial, phases: Iterable[Phase], overheads: Overheads) -> 
     """Return what orchestration adds to these phases of a trial: nothing where one follows without a gap."""
     before_s = overheads.phase_s + overheads.writer_s * (plan.writers - 1)
     return sum(
-        before_s * (not phase.gapless) * _share(plan, phase)
+        (overheads.invoked_s if phase.invoked else before_s) * (not phase.gapless) * _share(plan, phase)
         + overheads.metrics_s * (phase.probe or phase.uses_found_rate) * _share(plan, phase)
         for phase in phases
     )

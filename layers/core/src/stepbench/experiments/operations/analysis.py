@@ -60,7 +60,7 @@ class OperationsAnalysis(OwnAnalysis):
         wall_s = _wall_s(joined, window) if plan.phases[window.phase].offers_number else None
         wall_s = invocations.wall_s if invocations else wall_s
         return OperationsResult(
-            clients=None if loop is None else loop.clients,
+            clients=plan.concurrency(window.phase) if invocations else loop and loop.clients,
             kinds=tuple(_kinds(joined, window)),
             percentiles=percentile_table(service),
             per_minute=_per_minute(joined, window),

@@ -24,8 +24,7 @@ _HEADINGS = (
     "Invocation",
     "Recording",
     "Cold sandboxes",
-    "Cold connections",
-    "Connecting",
+    "Connected",
 )
 
 
@@ -45,7 +44,7 @@ def invocations_table(measured: Sequence[WindowRow]) -> doc.Table:
         "items were ready to its own end, by Step Functions. Together: all acknowledged operations over the wall time. "
         "One function: its own over the time from its first send to its last answer, the median, and the slowest and "
         "the fastest. Recording lies inside the wall time, and outside of one function's rate. Cold: invocations that "
-        "were their sandbox's first, and such as had to connect."
+        "were their sandbox's first. Connected: such as had to, and the median of what that took them."
     )
     rows = tuple(_row(row) for row in measured if row.window.operations and row.window.operations.invocations)
     return doc.Table("invocations", caption, doc.columns("Trial", *_HEADINGS), doc.body(rows))
@@ -73,14 +72,20 @@ def _row(row: WindowRow) -> doc.Row:
         numbers.time("invocation_ms", found.invocation_ms),
         numbers.time("recording_ms", found.recording_ms),
         numbers.number("cold_sandboxes", found.cold_sandboxes),
-        numbers.number("cold_connections", found.cold_connections),
-        numbers.time("connecting_ms", found.connecting_ms),
+        numbers.value("cold_connections", found.cold_connections, _connected(found), median_ms=found.connecting_ms),
     )
     return doc.Row(doc.head(row.label, row.trial, "; ".join(notes)), cells, doc.of_window(row))
 
 
 def _seconds(metric: str, value_s: float | None) -> doc.Cell:
     return numbers.value(metric, value_s, digits.NONE if value_s is None else f"{digits.rounded(value_s)} s", unit="s")
+
+
+def _connected(found: InvocationsResult) -> doc.Text:
+    count = digits.count(found.cold_connections)
+    if found.connecting_ms is None:
+        return count
+    return (count, " ", doc.Span(digits.latency(found.connecting_ms), "interval"))
 
 
 def _of_functions(found: InvocationsResult) -> doc.Text:
