@@ -47,6 +47,18 @@ class _Loop:
         self.closed = True
 
 
+class _Server(MemoryDriver):
+    """Has one connection, which a test may declare dead."""
+
+    dead = True
+    connections = 0
+
+    async def warm_up(self) -> None:
+        """Make it where it does not live."""
+        await super().warm_up()
+        self.connections, self.dead = self.connections + self.dead, False
+
+
 @dataclass
 class Function:
     """A function with one sandbox, in front of a store in memory that takes 10 ms an operation."""
@@ -60,7 +72,7 @@ class Function:
         self.clock = FakeClock()
         self.behind = MemoryServices(self.clock)
         self.services: Services = self.behind.services
-        self.drivers: list[MemoryDriver] = []
+        self.drivers: list[_Server] = []
         self.loops: list[_Loop] = []
         self.sandbox = Sandbox(id="one")
         for ref in (REF, OTHER):
@@ -79,9 +91,9 @@ class Function:
             max_concurrency=2,
         )
 
-    def build(self, _spec: TrialSpec, _settings: object, clock: Clock) -> MemoryDriver:
+    def build(self, _spec: TrialSpec, _settings: object, clock: Clock) -> _Server:
         """Return a new driver."""
-        self.drivers.append(MemoryDriver(clock, **{"service_ns": (10 * MS,), **self.store}))
+        self.drivers.append(_Server(clock, **{"service_ns": (10 * MS,), **self.store}))
         return self.drivers[-1]
 
     def _runner(self) -> _Loop:
@@ -133,6 +145,16 @@ def test_a_connection_lives_in_the_sandbox_from_one_invocation_to_the_next() -> 
     notes = [file.header.invocation for file in function.files()]
     assert [note and (note.cold, note.connections) for note in notes] == [(True, 1), (False, 0), (False, 0)]
     assert [note and note.stored_ns is None for note in notes] == [True, False, False]
+
+
+def test_a_connection_that_died_meanwhile_is_made_anew_and_counted() -> None:
+    """A frozen sandbox does not see its server go; the next invocation must neither fail nor seem warm."""
+    function = Function()
+    function.invoke()
+    function.drivers[0].dead = True
+    function.invoke(1)
+    notes = [file.header.invocation for file in function.files()]
+    assert [note and (note.cold, note.connections) for note in notes] == [(True, 1), (False, 1)]
 
 
 def test_without_reuse_each_invocation_has_a_driver_of_its_own_and_connects() -> None:

@@ -17,6 +17,7 @@ from tests.support.fault_proxy import Delay, Rule, fault_proxy, plain, postgresq
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
+from stepbench.drivers.protocol import CountsConnections
 from stepbench.drivers.sql.executor import pause_s
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.pending import WithdrawnError, perform
@@ -45,6 +46,11 @@ def _spec(
     workload = {"mix": mix, "record": {"shape": shape}}
     target = {"store": "postgresql", "tls": tls}
     return operations_spec(target, shape, records=records, clients=clients, reuse=reuse, workload=workload)
+
+
+_END_OTHERS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
 
 
 class _HeldClock(AnchoredClock):
@@ -152,6 +158,21 @@ async def test_without_a_server_operations_fail(*, reuse: bool) -> None:
         await nowhere.warm_up()
     done = await perform(nowhere, contents_of(spec).operation(Kind.READ, 0, 0))
     assert (done.outcome, done.error) == (Outcome.FAILED, "connect: refused")
+
+
+async def test_a_session_that_the_server_has_ended_is_replaced_before_the_next_operation(server: LocalStore) -> None:
+    """A sandbox keeps its connection while it is frozen; what an invocation finds dead is not its operation's fault."""
+    spec = _spec(clients=1)
+    driver = postgresql_operations(spec, server.endpoint)
+    async with operating(driver):
+        assert isinstance(driver, CountsConnections)
+        before = driver.connections
+        async with superuser(server.endpoint) as session:
+            await session.execute(_END_OTHERS)
+        await asyncio.sleep(0.2)
+        await driver.warm_up()
+        done = await perform(driver, contents_of(spec).operation(Kind.READ, 0, 0))
+    assert (done.outcome, driver.connections - before) == (Outcome.OK, 1)
 
 
 async def test_a_server_with_anothers_certificate_is_refused(server: LocalStore, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +11,13 @@ import pytest
 from tests.samples.estimates import present
 from tests.samples.finished_trials import AnalysedTrial
 from tests.samples.records import column_header
+from tests.samples.results import sample_results, sample_summary
 
 from stepbench.experiments.operations.invocations import most_at_once, recording_ms, wall_s
+from stepbench.experiments.report.tables import render_csv
+from stepbench.records.export import describe_phases
 from stepbench.records.formats.columns import InvocationNote, Rows, encode
+from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import FilePointer
 
@@ -112,6 +118,23 @@ def test_an_invocation_that_died_was_tried_again_or_never_came_is_accounted_for(
     assert (accounting.ok, accounting.unrecorded, accounting.unsent, accounting.offered) == (30, 20, 20, 70)
     (missing,) = (each for each in result.summary.caveats if each.kind == "missing_writer")
     assert missing.text.startswith("3 writers did not run, or did not end in order: writer 2 in slice 0")
+
+
+def test_files_have_each_invocations_begin_and_end_and_csv_the_numbers() -> None:
+    """Who wants to draw them needs the spans; who compares runs the numbers."""
+    trial = Trial()
+    for writer in range(6):
+        trial.record(writer, 120 * (writer // 2))
+    summary = present(result_of(trial).summary)
+    run = sample_summary(sample_results()).model_copy(update={"trials": (summary,)})
+    rows = [row for row in csv.DictReader(io.StringIO(render_csv(run))) if row["kind"] == "distributed"]
+    values = {row["measure"]: float(row["value"] or "nan") for row in rows}
+    assert (values["recorded"], values["wall_s"], values["at_once"]) == (6, pytest.approx(0.36), 2)
+    services = trial.memory.services
+    records = read_records(services.trial(trial.ref), services.runs, services.table)
+    (phase,) = describe_phases(records)
+    spans = [(each["writer"], each["end_ns"] - each["begin_ns"]) for each in phase["invocations"]]
+    assert spans == [(writer, 120 * MS) for writer in range(6)]
 
 
 def test_most_at_once_counts_overlaps_and_not_touches() -> None:

@@ -94,6 +94,16 @@ class Warmable(Protocol):
 
 
 @runtime_checkable
+class CountsConnections(Protocol):
+    """A driver that knows how many connections of its load it has made, those included that replaced a dead one."""
+
+    @property
+    def connections(self) -> int:
+        """Return how many."""
+        ...
+
+
+@runtime_checkable
 class Watchable(Protocol):
     """A driver whose store's changes are pulled."""
 

@@ -149,14 +149,14 @@ def _facts(records: TrialRecords, failure: str) -> dict[str, str]:
         "experiment": spec.plan.experiment,
         "drain_limit_s": spec.offered.drain_limit_s,
         "failure": failure,
-        "phases": list(_phases(records)),
+        "phases": list(describe_phases(records)),
         "beside": {"canaries": joined.canaries, "unmatched": joined.unmatched},
     }
     values = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()}
     return values | {"PANDAS_ATTRS": json.dumps(facts)}
 
 
-def _phases(records: TrialRecords) -> Iterator[dict[str, Any]]:
+def describe_phases(records: TrialRecords) -> Iterator[dict[str, Any]]:
     """Yield those that were planned, with windows as they were analysed: none of a phase that is not measured."""
     for number, phase in enumerate(records.spec.plan.phases):
         if number in records.starts_ns:
@@ -170,7 +170,19 @@ def _phases(records: TrialRecords) -> Iterator[dict[str, Any]]:
                 "clients": loop.clients if loop else None,
                 "think_ms": loop.think_ms if loop else None,
                 "offers_number": phase.offers_number,
+                **_invocations(records, number),
             }
+
+
+def _invocations(records: TrialRecords, phase: int) -> dict[str, Any]:
+    """Return what each invocation took, with its begin and end, of a phase that has any."""
+    own = (file.header for file in records.files if file.header.phase == phase)
+    found = [
+        {"writer": header.writer, "attempt": header.attempt, **header.invocation.model_dump()}
+        for header in own
+        if header.invocation is not None
+    ]
+    return {"invocations": found} if found else {}
 
 
 def _write(path: Path, spec: TrialSpec, joined: Joined, facts: dict[str, str]) -> int:

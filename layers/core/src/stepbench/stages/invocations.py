@@ -19,7 +19,7 @@ import numpy as np
 
 from stepbench.clock import AnchoredClock, Clock
 from stepbench.contracts.tasks import RunWriterOutput
-from stepbench.drivers.protocol import Warmable
+from stepbench.drivers.protocol import CountsConnections, Warmable
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
 from stepbench.load.process import gc_paused, measuring_runner, repeat
 from stepbench.load.slices import Ends, Instruments, build_slice
@@ -208,16 +208,17 @@ class _Invocation:
     async def _connect(self) -> tuple[int, int]:
         """Connect, where there is no connection that lives; return how many were made, and what it took, ns."""
         kept, begun_ns = self.kept, self.kept.clock.now_ns()
-        connections = 0
-        if not kept.is_open:
-            await kept.driver.open()
-            kept.is_open, connections = True, 1
-        for _ in range(0 if connections else _WAKING):
+        driver, opens, before = kept.driver, not kept.is_open, count_connections(kept.driver)
+        if opens:
+            await driver.open()
+            kept.is_open = True
+        for _ in range(_WAKING):
             await asyncio.sleep(0)
         workload = kept.spec.offered.workload
-        if isinstance(kept.driver, Warmable) and workload is not None and workload.reuse:
-            await kept.driver.warm_up()
-        return connections, kept.clock.now_ns() - begun_ns
+        if isinstance(driver, Warmable) and workload is not None and workload.reuse:
+            await driver.warm_up()
+        more = count_connections(driver) - before
+        return max(more, int(opens)), kept.clock.now_ns() - begun_ns
 
     def _slice(self) -> Slice:
         timer = self.bench.timer(self.kept.clock, 0)
@@ -279,6 +280,11 @@ class _Invocation:
             unknown=progress["unknown"],
             unsent=slice_.recorder.counts[UNSENT],
         )
+
+
+def count_connections(driver: Driver) -> int:
+    """Return how many connections a driver has made; 0 of one that does not count them."""
+    return driver.connections if isinstance(driver, CountsConnections) else 0
 
 
 def invoked_rows(rows: Rows, planned: int, start_ns: int) -> Rows:

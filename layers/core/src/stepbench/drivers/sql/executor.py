@@ -87,6 +87,8 @@ class SqlExecutor:
         self._reuse = reuse
         self.sessions = SessionPool(self._open_session, limits.sessions, queue=limits.queue)
         self._context = ExecutionContext(self.sessions, self._execute, self._retry, conflicts, clock)
+        self.connections = 0
+        """How many sessions were made to be kept."""
         self._random = random.Random()  # noqa: S311 -- clients that have met must not meet again
 
     async def warm_up(self) -> None:
@@ -188,6 +190,7 @@ class SqlExecutor:
 
     async def _open_session(self) -> SqlSession:
         connection = await connect(await self._conninfo(), self._clock, CONNECT_LIMIT_S)
+        self.connections += 1
         session = SqlSession(connection.pgconn, self._clock, self._limits.answer_s)
         refused = await session.prepare(self._prepared.values())
         if refused is not None and session.broken:

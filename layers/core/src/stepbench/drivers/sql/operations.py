@@ -75,6 +75,11 @@ class SqlOperations(ABC):
         """Have a prepared session per client of one writer before any clock starts, where they are reused."""
         await self._executor.warm_up()
 
+    @property
+    def connections(self) -> int:
+        """See `CountsConnections`."""
+        return self._executor.connections
+
     async def close(self) -> None:
         """Close the writer's sessions."""
         self._executor.close()

@@ -47,11 +47,14 @@ class SessionPool:
 
     async def warm_up(self, count: int) -> None:
         """
-        Have so many sessions (at most the cap) open and idle.
+        Have so many sessions (at most the cap) open and idle; those that the server has ended meanwhile are replaced.
 
         Raises:
             TargetUnavailableError: not even one could be opened.
         """
+        for broken in [each for each in self._idle if each.broken]:
+            self._idle.remove(broken)
+            self._discard(broken)
         wanted = min(count, self._cap) - len(self._sessions)
         opened = await asyncio.gather(*(self._open() for _ in range(wanted)), return_exceptions=True)
         for session in opened:

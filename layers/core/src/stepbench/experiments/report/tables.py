@@ -115,6 +115,7 @@ def _csv_rows(summary: RunSummary) -> Iterator[Row]:
             for statistic in POINTS:
                 yield {**of, "statistic": statistic, "value": getattr(times, statistic)}
         yield from _handler_rows(row)
+        yield from _invocation_rows(row)
     yield from _dataflow_rows(summary)
     yield from _metrics_rows(summary)
     yield from _cost_rows(summary)
@@ -147,6 +148,17 @@ def _metrics_rows(summary: RunSummary) -> Iterator[Row]:
         of: Row = {**_trial_cells(trial), "kind": "cloudwatch", "reason": reason}
         for measure, statistic in _METRICS.items():
             yield {**of, "measure": measure, "statistic": statistic, "value": getattr(found, measure)}
+
+
+def _invocation_rows(row: WindowRow) -> Iterator[Row]:
+    """Yield what only a phase with `invoked` has: its counts, times and rates, each as `summary.json` names it."""
+    operations = row.window.operations
+    if operations is None or (found := operations.invocations) is None:
+        return
+    values = {**found.model_dump(exclude={"map"}), "per_wall_s": operations.per_wall_s}
+    for measure, value in values.items():
+        statistic = "value" if measure.endswith(("_s", "_ms")) else "count"
+        yield {**_window_cells(row), "kind": found.map, "measure": measure, "statistic": statistic, "value": value}
 
 
 def _dataflow_rows(summary: RunSummary) -> Iterator[Row]:
