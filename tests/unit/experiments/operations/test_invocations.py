@@ -13,13 +13,18 @@ from tests.samples.finished_trials import AnalysedTrial
 from tests.samples.records import column_header
 from tests.samples.results import sample_results, sample_summary
 
+from stepbench.digits import NONE
 from stepbench.experiments.operations.invocations import most_at_once, recording_ms, wall_s
+from stepbench.experiments.operations.invocations_table import invocations_table
+from stepbench.experiments.operations.report import describe_window
 from stepbench.experiments.report.tables import render_csv
 from stepbench.records.export import describe_phases
 from stepbench.records.formats.columns import InvocationNote, Rows, encode
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import FilePointer
+from stepbench.report.document import plain
+from stepbench.report.run import window_rows
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult
@@ -120,6 +125,21 @@ def test_an_invocation_that_died_was_tried_again_or_never_came_is_accounted_for(
     assert missing.text.startswith("3 writers did not run, or did not end in order: writer 2 in slice 0")
 
 
+def test_the_report_says_how_many_how_fast_and_what_is_missing() -> None:
+    """One row a window, and the answer in a sentence."""
+    trial = Trial()
+    trial.record(0, 0, cold=True, connections=1, connecting_ns=5 * MS)
+    trial.begin(2)
+    (row,) = window_rows((present(result_of(trial).summary),))
+    sentence = "10 answered in 0.120 s of wall time, 83.3 ops/s by 1 invocation, 2 at once (5 left no record), "
+    assert sentence + "one function 100 ops/s" in describe_window(row)
+    (shown,) = invocations_table([row]).bodies[0].rows
+    cells = [plain(cell.text) for cell in shown.cells]
+    assert plain(shown.head.text).endswith("distributed Map, 10 operations each; 40 operations not begun")
+    assert cells[:5] == ["1 of 6", "2, 1", "0.120 s", NONE, "83.3 ops/s"]
+    assert cells[-2:] == ["1", "1 5.00 ms"]
+
+
 def test_files_have_each_invocations_begin_and_end_and_csv_the_numbers() -> None:
     """Who wants to draw them needs the spans; who compares runs the numbers."""
     trial = Trial()
@@ -129,7 +149,7 @@ def test_files_have_each_invocations_begin_and_end_and_csv_the_numbers() -> None
     run = sample_summary(sample_results()).model_copy(update={"trials": (summary,)})
     rows = [row for row in csv.DictReader(io.StringIO(render_csv(run))) if row["kind"] == "distributed"]
     values = {row["measure"]: float(row["value"] or "nan") for row in rows}
-    assert (values["recorded"], values["wall_s"], values["at_once"]) == (6, pytest.approx(0.36), 2)
+    assert [values[name] for name in ("recorded", "wall_s", "at_once")] == pytest.approx([6, 0.36, 2])
     services = trial.memory.services
     records = read_records(services.trial(trial.ref), services.runs, services.table)
     (phase,) = describe_phases(records)

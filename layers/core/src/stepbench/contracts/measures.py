@@ -154,7 +154,9 @@ class InvocationsResult(Contract):
     invocation_ms: float | None = Field(description="From its begin to its end, storing its rows left out.")
     sandboxes: int = Field(ge=0, description="Processes that the invocations ran in.")
     cold_sandboxes: int = Field(ge=0, description="Invocations that were their process's first.")
-    cold_connections: int = Field(ge=0, description="Invocations that had to connect before their operations.")
+    cold_connections: int | None = Field(
+        ge=0, description="Invocations that had to connect before their operations; None without reuse."
+    )
     connecting_ms: float | None = Field(description="What that took them, where they had to.")
     recording_ms: float | None = Field(
         description="An invocation's, to mark that it began, and to store its rows: it lies inside the wall time, and "

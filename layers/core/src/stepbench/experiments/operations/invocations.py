@@ -30,7 +30,8 @@ def invocations_result(records: TrialRecords, phase: int) -> InvocationsResult |
     notes = [header.invocation for header in own if header.invocation is not None]
     begun = {attempt_names(attempt) for attempt in records.started if attempt_names(attempt)[0] == phase}
     writers = {writer for _, writer, _, _ in begun}
-    connecting_ns = [note.connecting_ns for note in notes if note.connections]
+    reuses = plan.workload is not None and plan.workload.reuse
+    connecting_ns = [note.connecting_ns for note in notes if note.connections and reuses]
     return InvocationsResult(
         planned=plan.writers,
         begun=len(writers),
@@ -46,7 +47,7 @@ def invocations_result(records: TrialRecords, phase: int) -> InvocationsResult |
         invocation_ms=_median_ms([note.end_ns - note.begin_ns for note in notes]),
         sandboxes=len({note.sandbox for note in notes}),
         cold_sandboxes=sum(note.cold for note in notes),
-        cold_connections=len(connecting_ns),
+        cold_connections=len(connecting_ns) if reuses else None,
         connecting_ms=_median_ms(connecting_ns),
         recording_ms=recording_ms(notes),
     )

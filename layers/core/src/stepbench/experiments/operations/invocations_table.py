@@ -23,7 +23,7 @@ _HEADINGS = (
     "One function",
     "Invocation",
     "Recording",
-    "Cold sandboxes",
+    doc.Column("Cold", label="Cold sandboxes", short="cold sandboxes"),
     "Connected",
 )
 
@@ -43,8 +43,9 @@ def invocations_table(measured: Sequence[WindowRow]) -> doc.Table:
         "and seen by their own times. Wall time: from the first one's begin to the last one's end; Map: from when its "
         "items were ready to its own end, by Step Functions. Together: all acknowledged operations over the wall time. "
         "One function: its own over the time from its first send to its last answer, the median, and the slowest and "
-        "the fastest. Recording lies inside the wall time, and outside of one function's rate. Cold: invocations that "
-        "were their sandbox's first. Connected: such as had to, and the median of what that took them."
+        "the fastest. Invocation: from its begin until its rows are packed. Recording lies inside the wall time, and "
+        "outside of one function's rate. Cold: invocations that were their sandbox's first. Connected: such as had to "
+        "before their operations, and the median of what that took them; without reuse each operation does."
     )
     rows = tuple(_row(row) for row in measured if row.window.operations and row.window.operations.invocations)
     return doc.Table("invocations", caption, doc.columns("Trial", *_HEADINGS), doc.body(rows))
@@ -83,7 +84,7 @@ def _seconds(metric: str, value_s: float | None) -> doc.Cell:
 
 def _connected(found: InvocationsResult) -> doc.Text:
     count = digits.count(found.cold_connections)
-    if found.connecting_ms is None:
+    if not found.cold_connections or found.connecting_ms is None:
         return count
     return (count, " ", doc.Span(digits.latency(found.connecting_ms), "interval"))
 
