@@ -149,9 +149,9 @@ def _set_duration(trial: dict[str, Any], duration_s: float) -> None:
     for phase in trial["phases"]:
         if not phase.get("measured", True):
             continue
-        if phase.get("closed"):
-            length_s = phase["closed"].get("duration_s", duration_s)
-            phase["closed"]["duration_s"] = duration_s
+        if (waits := phase.get("closed") or phase.get("invoked")) is not None:
+            length_s = waits.get("duration_s", duration_s)
+            waits["duration_s"] = duration_s
         else:
             lengths = [step.get("duration_s") or step["count"] / step["rate_per_s"] for step in phase["load"]]
             length_s = sum(lengths)
