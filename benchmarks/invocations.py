@@ -1,11 +1,11 @@
 """
 Whether a Map's invocations take the wall time that their number, max_concurrency and the store's delay let expect.
 
-    python -m benchmarks.invocations [--writers 60] [--at-once 2 5 20] [--delay 1]
+    python -m benchmarks.invocations [--writers 60] [--at-once 2 5 20] [--delay 2]
 
 A proxy in front of this machine's PostgreSQL holds each INSERT's answer for a known time. N invocations of one INSERT
 each, c at once, should take ceil(N / c) times the delay and the cost of an invocation; that cost is what they took a
-round without the delay. On this machine's environment, which `stepbench up` has started; run by hand, some four
+round without the delay. On this machine's environment, which `stepbench up` has started; run by hand, some six
 minutes on an idle machine.
 """
 
@@ -93,7 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--writers", type=int, default=60)
     parser.add_argument("--at-once", type=int, nargs="+", default=[2, 5, 20])
-    parser.add_argument("--delay", type=float, default=1.0, help="seconds that each INSERT's answer is held")
+    parser.add_argument("--delay", type=float, default=2.0, help="seconds that each INSERT's answer is held")
     options = parser.parse_args()
     server = read_state(find_paths(os.environ, Path(__file__)).home).server("postgresql")
     if server is None:

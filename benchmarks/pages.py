@@ -44,7 +44,7 @@ _HOW = """
     .venv/bin/python -m benchmarks --quick        # each once and short: whether it works, no figures to keep
     .venv/bin/python -m benchmarks.redis --help   # one by itself, with its options
     .venv/bin/python -m benchmarks.function_truth # by hand, 40 s a case: a measured function's stamps beside its own
-    .venv/bin/python -m benchmarks.invocations    # by hand, 4 min: a Map's invocations, of known delay
+    .venv/bin/python -m benchmarks.invocations    # by hand, 6 min: a Map's invocations, of known delay
     .venv/bin/python -m benchmarks.before_after   # by hand, 90 s a round: is a handler 10 % slower found, a copy not
 
 Comparators are built into `.stepbench/bench/` from the ordinary registries: Go modules (`benchmarks/comparators/`,
