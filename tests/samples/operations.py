@@ -283,19 +283,23 @@ def planned_results(specs: Sequence[TrialSpec]) -> tuple[TrialResult, ...]:
 
 
 def _sample(spec: TrialSpec) -> Sample:
-    measured = next(phase for phase in spec.offered.phases if phase.measured)
+    number, measured = next((at, phase) for at, phase in enumerate(spec.offered.phases) if phase.measured)
     median_ms = alone_ms = _median_ms(spec)
-    if closed := measured.closed:
-        median_ms = 1_000 * closed.clients / Usl(1_000 / alone_ms, 0.03, 0.0001).throughput(closed.clients)
+    clients = measured.closed.clients if measured.closed else 0
+    if measured.invoked and measured.invoked.operations > 1:
+        clients = spec.offered.concurrency(number)
+    if clients:
+        median_ms = 1_000 * clients / Usl(1_000 / alone_ms, 0.03, 0.0001).throughput(clients)
+    per_s = 1_000 * clients / (median_ms + (measured.closed.think_ms if measured.closed else 0))
     store = spec.offered.target.store
     window, phase = next((window, phase) for phase in spec.offered.phases for window in phase.all_windows())
     return Sample(
         name=spec.name,
         store=store,
         provider=store,
-        clients=closed.clients if closed else 0,
+        clients=clients,
         median_ms=median_ms,
-        per_s=1_000 * closed.clients / (median_ms + closed.think_ms) if closed else measured.load[0].rate_per_s,
+        per_s=per_s or (measured.load[0].rate_per_s if measured.load else 50),
         kinds=tuple(_kinds(spec.offered)),
         point=spec.point,
         base=spec.base,

@@ -158,7 +158,7 @@ def test_what_makes_no_load_is_refused(fields: dict[str, Any], said: str) -> Non
 
 def test_a_phase_has_a_rate_or_clients() -> None:
     """Which of the two was meant nobody could tell."""
-    assert "Give exactly one of load and closed" in phase_refused()
+    assert "Give exactly one of load, closed and invoked" in phase_refused()
     assert "Remove one of the two" in phase_refused(closed=CLOSED, load=[{"rate_per_s": 1, "count": 1}])
 
 

@@ -79,9 +79,11 @@ def scaling_curves(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -
 
 
 def _runs(trial: TrialSummary) -> Iterator[tuple[str, str, _ScalingRun]]:
-    """Yield the trial's windows under closed-loop load in which anything was acknowledged."""
+    """Yield the windows of clients that wait in which anything was acknowledged; who does one operation is none."""
     for window in trial.windows:
         found = window.operations
+        if found and found.invocations and found.invocations.operations_each == 1:
+            continue
         if found and found.clients and window.throughput_per_s > 0:
             yield window.phase, window.name, _ScalingRun(trial, found.clients, window.throughput_per_s, found.held_back)
 
