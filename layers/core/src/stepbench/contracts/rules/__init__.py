@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
-from stepbench.contracts.published import DAG_METRICS
+from stepbench.contracts.published import DAG_METRICS, WRITE_METRICS
 from stepbench.contracts.rules import experiments, load, values
 from stepbench.contracts.target import ETCD_QUOTA_GIB, DynamoDbTarget, EtcdTarget
 from stepbench.contracts.workload import Kind, ProductRecord
@@ -136,13 +136,17 @@ def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         if published.metric in DAG_METRICS and not trial.dags:
             message = f"is {published.metric}, which only dataflow has"
             yield BrokenRule(f"published[{index}].metric", message, "Move it to a trial of dataflow.")
+        if published.metric in WRITE_METRICS and (trial.workload is not None or trial.dags):
+            message = f"is {published.metric}, which only triggers have"
+            yield BrokenRule(f"published[{index}].metric", message, "Use p50: operations are scored by it.")
         if published.count is not None and trial.workload is None:
             message = "belongs to the table of percentiles, which only operations have"
             yield BrokenRule(f"published[{index}].count", message, "Remove it.")
         if published.window is None and len(windows) > 1:
             message = "is missing, and there are several measured windows"
             yield BrokenRule(f"published[{index}].window", message, f"Name one of {known}.")
-        for field, name in (("window", published.window), ("over", published.over)):
+        own = published.over_trial is None
+        for field, name in (("window", published.window), ("over", published.over if own else None)):
             if name is None or windows.count(name) == 1:
                 continue
             if name in windows:
