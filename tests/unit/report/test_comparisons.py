@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.samples.experiments import sample_applications
 from tests.samples.operations import over_trials
 from tests.samples.results import changed, checked_pair, checked_summary, sample_manifest, sample_summary
@@ -107,12 +108,27 @@ def test_a_ratio_of_two_stores_is_scored_with_its_range_and_its_note(elastic: tu
     assert each not in scored(trial.model_copy(update={"group": trial.name, "repeat": 1}), summary)
     assert describe_replication(trial, each, aws_emulated=False) == (
         "p50 of before over p50 of etcd: published 10.0 to 100 × (TriggerPerf, Fig. 7); here 5.00 × "  # noqa: RUF001
-        "(against that range, 1 within it, 0.50 × [0.40, 0.60]). This is an emulator's number, not AWS's. "  # noqa: RUF001
+        "(0.50 × [0.40, 0.60] of that range's nearer end). This is an emulator's number, not AWS's. "  # noqa: RUF001
         "It contradicts itself."
     )
     page = render_page(summary, elastic, sample_manifest())
     assert 'data-value="10.0" data-unit="ratio">10.0 to 100 ×</td>' in page  # noqa: RUF001
     assert '<span class="note">It contradicts itself.</span>' in page
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(1.0, 1.0, "(within that range)"), (0.9, 1.0, "(within that range, but not all of its interval)")],
+)
+def test_what_lies_within_a_range_is_said_so(
+    elastic: tuple[TrialResult, ...], low: float, high: float, said: str
+) -> None:
+    """A ratio of 1 would be read as if one number had been met."""
+    trial = elastic[0].summary
+    fields = {"published": 10.0, "published_to": 100.0, "unit": "ratio", "ours": Estimate(value=40.0)}
+    ratio = Estimate(value=1.0, low=low, high=high)
+    each = trial.replication[0].model_copy(update={**fields, "ratio": ratio, "ours_after_ack": None})
+    assert describe_replication(trial, each, aws_emulated=False).endswith(f"here 40.0 × {said}.")  # noqa: RUF001
 
 
 def test_a_writes_median_is_called_so(elastic: tuple[TrialResult, ...]) -> None:

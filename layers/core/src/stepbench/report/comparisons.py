@@ -97,10 +97,18 @@ def _format_ours(each: Replication, ours: Estimate, ratio: Estimate) -> str:
         return _format_number(each, ours.value)
     if each.unit == "d":
         return f"{_format_number(each, ours.value)} ({ours.reason})"
-    against = "against that limit " if each.bound else ""
     if each.published_to is not None:
-        against = "against that range, 1 within it, "
+        return f"{_format_number(each, ours.value)} ({_place_in_range(ratio)})"
+    against = "against that limit " if each.bound else ""
     return f"{_format_number(each, ours.value)} ({against}{digits.shown(ratio, digits.TIMES)})"
+
+
+def _place_in_range(ratio: Estimate) -> str:
+    """Describe where ours lies: `ratio` is over the range's nearer end, and 1 within it."""
+    if ratio.value != 1:
+        return f"{digits.shown(ratio, digits.TIMES)} of that range's nearer end"
+    beyond = {ratio.low, ratio.high} - {None, 1}
+    return "within that range, but not all of its interval" if beyond else "within that range"
 
 
 def published_section(run: RunView) -> doc.Section | None:
