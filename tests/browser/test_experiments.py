@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 TILES = 4
 """The last trials are those of the matrix of two dimensions."""
-FIGURES = 2 + 1 + 1 + 2 * 3 + 2 + 2 * 2
-"""Curves, boxes, shares; latency, rates and a close-up of two phases; two matrices; two trials over time."""
+FIGURES = 2 + 1 + 1 + 2 + 2 * 3 + 2 + 2 * 2
+"""Curves, boxes, shares; two time lines; latency, rates and a close-up of two phases; two matrices; two over time."""
 
 
 @pytest.fixture(scope="module")

@@ -200,6 +200,19 @@ def test_a_published_number_without_ours_says_so() -> None:
     assert short.ratio.value == pytest.approx(present(short.ours.value) / 10)
 
 
+def test_a_writes_round_trip_is_scored_by_one_reading() -> None:
+    """It ends with the acknowledgement; what a ratio is of two trials is left for the run's end."""
+    published = [
+        {"metric": "write_p50", "value_ms": 32, "source": "A paper", "note": "Of 1 KB.", "window": "after"},
+        {"metric": "p50", "ratio": 10, "over_trial": "etcd", "source": "A paper", "window": "after"},
+    ]
+    _, result = stepped(published=published)
+    (found,), (_, window) = result.summary.replication, result.summary.windows
+    assert (found.ours, found.ours_after_ack, found.unit) == (window.service_ms.p50, None, "ms")
+    assert found.ratio.value == pytest.approx(present(found.ours.value) / 32)
+    assert found.note == "Of 1 KB."
+
+
 def test_published_ratios_stand_beside_ours() -> None:
     """Ratios of two windows, and of two metrics of one, have an interval that holds their value."""
     published = [

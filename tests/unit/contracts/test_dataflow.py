@@ -118,6 +118,7 @@ def of_stages(*stages: dict[str, Any]) -> dict[str, Any]:
         ),
         Refused(dataflow_trial(drain_limit_s=50), "drain_limit_s", "50", "Raise it", "60 s"),
         Refused(dataflow_trial(log_t4="all"), "log_t4", '"all"', "Remove it"),
+        Refused(dataflow_trial(target={"store": "s3", "suffix": ".bin"}), "target.suffix", '".bin"', "Remove it"),
         Refused(
             dataflow_trial(phases=[{"name": "run", "closed": {"clients": 1, "duration_s": 60}}]),
             "phases[0].closed.operations",

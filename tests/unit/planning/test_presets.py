@@ -80,8 +80,8 @@ ANSWERED: dict[str, Callable[[Plan], bool]] = {
     "How long after my write does my function run, and when is it done?": lambda plan: all(
         trial.target.function is not None for trial in plan.trials
     ),
-    "Is the trigger slower when its store is under load?": lambda plan: (
-        [phase.name for trial in plan.trials for phase in trial.phases if phase.measured] == ["unloaded", "load"]
+    "Is the trigger slower when its store is under load?": lambda plan: all(
+        [phase.name for phase in trial.phases if phase.measured] == ["unloaded", "load"] for trial in plan.trials
     ),
     "Does trigger latency change when the load doubles?": lambda plan: all(
         [window.name for window in phase.windows] == ["before", "after"]

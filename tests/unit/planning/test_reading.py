@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from stepbench.analysis.application import TrialMedian, share
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.plan import TrialPlan, offered_plan
 from stepbench.contracts.target import DynamoDbTarget, RedisTarget
 from stepbench.errors import PlanError, Problem
 from stepbench.planning import check_budget, find_plan, list_plans, parse_plan
+from stepbench.planning.expansion import expand
 from stepbench.stats.over_runs import MIN_RUNS
 
 STORES = ("s3", "dynamodb", "postgresql", "etcd")
@@ -66,27 +67,67 @@ def test_quick_elastic_presets_double_the_load_inside_one_phase(store: str) -> N
     assert before.to_s - before.from_s == after.to_s - after.from_s == 20
 
 
-def test_presets_carry_the_numbers_that_were_published() -> None:
-    """TriggerPerf, sections VI-A and VI-C."""
-    unloaded = {trial.target.store: trial.published for trial in parse_plan(find_plan("paper-unloaded")).offered_trials}
-    numbers = {
-        store: [(each.metric, each.value_ms, each.bound) for each in published] for store, published in unloaded.items()
+def of_trials(preset: str) -> dict[str, list[tuple[object, ...]]]:
+    """Return what a preset sets beside its trials: the number with its limit or upper end, and what it is over."""
+    return {
+        trial.target.store: [
+            (each.metric, each.number, each.bound or each.to, each.over_trial or each.over or each.over_metric)
+            for each in trial.published
+        ]
+        for trial in parse_plan(find_plan(preset)).offered_trials
     }
-    assert numbers == {
-        "s3": [("p50", 1_157, None), ("p90", 1_700, "above")],
-        "dynamodb": [("p50", 170, None)],
-        "postgresql": [("p50", 103, None)],
-        "etcd": [("p50", 2.6, None)],
+
+
+@pytest.mark.parametrize("preset", ["paper-unloaded", "paper-share"])
+def test_unloaded_presets_carry_the_numbers_that_were_published(preset: str) -> None:
+    """TriggerPerf, sections III-C, VI-A and IX."""
+    times_etcd = ("p50", 10, 100, "etcd")
+    assert of_trials(preset) == {
+        "s3": [("p50", 1_157, None, None), ("p90", 1_700, "above", None), ("write_p50", 32, None, None), times_etcd],
+        "dynamodb": [("p50", 170, None, None), times_etcd],
+        "postgresql": [("p50", 103, None, None), times_etcd, ("p50", 0.08, None, "s3")],
+        "etcd": [("p50", 2.6, None, None)],
     }
-    for store, published in unloaded.items():
-        assert parse_plan(find_plan(f"paper-unloaded-{store}")).offered_trials[0].published == published
-    elastic = parse_plan(find_plan("paper-elastic-s3")).offered_trials[0].published
-    assert [(each.window, each.value_ms) for each in elastic] == [("before", 1_157), ("after", 1_335)]
-    aurora = parse_plan(find_plan("paper-elastic-postgresql")).offered_trials[0].published
-    assert [(each.metric, each.ratio, each.over or each.over_metric) for each in aurora] == [
-        ("iqr", 2, "before"),
-        ("p90", 9, "p50"),
-    ]
+
+
+def test_elastic_presets_carry_the_numbers_that_were_published() -> None:
+    """Section VI-C, and observations O-2 and O-4; of etcd it has none."""
+    assert of_trials("paper-elastic") == {
+        "s3": [("p50", 1_157, None, None), ("p50", 1_335, None, None), ("p50", 1.3, 1.4, "before")],
+        "dynamodb": [("p50", 1, None, "before"), ("iqr", 1, None, "before")],
+        "postgresql": [
+            ("iqr", 2, "up_to", "before"),
+            ("p50", 1, None, "before"),
+            ("p90", 9, "up_to", "p50"),
+            ("p90", 9, "up_to", "before"),
+        ],
+        "etcd": [],
+    }
+
+
+@pytest.mark.parametrize(
+    "kind", [f"{speed}-{kind}" for speed in ("quick", "paper") for kind in ("unloaded", "load", "elastic")]
+)
+def test_the_plan_of_one_store_is_its_trial_in_the_plan_of_all(kind: str) -> None:
+    """Whoever has one store measures it as whoever has four, but for what is set over another store."""
+    for trial in parse_plan(find_plan(kind)).offered_trials:
+        (alone,) = parse_plan(find_plan(f"{kind}-{trial.target.store}")).offered_trials
+        own = tuple(each for each in trial.published if each.over_trial is None)
+        assert alone == trial.model_copy(update={"published": own})
+
+
+@pytest.mark.parametrize("name", list_plans())
+def test_what_a_preset_sets_over_another_trial_names_one_of_its_own(name: str) -> None:
+    """A name with a slip of the pen would be scored as not measured, in every run."""
+    plan = parse_plan(find_plan(name))
+    known = {spec.group or spec.name for spec in expand(plan, "run")}
+    over = {
+        each.over_trial
+        for trial in plan.trials
+        if trial.experiment != "transfer"
+        for each in offered_plan(trial).published
+    }
+    assert over - {None} <= known
 
 
 @pytest.mark.parametrize(
@@ -98,6 +139,19 @@ def test_presets_carry_the_numbers_that_were_published() -> None:
         ('"metric": "iqr", "value_ms": 1', "metric", "is iqr, which is scored in ratios only"),
         ('"metric": "p50", "ratio": 2, "over": "w"', "ratio", "is of a number over itself"),
         ('"metric": "p50", "ratio": 2, "over": "v"', "over", "names no measured window"),
+        ('"metric": "p50", "value_ms": 2, "over_trial": "s3"', "over_trial", "belongs to a ratio, and there is none"),
+        (
+            '"metric": "iqr", "ratio": 2, "over_trial": "s3"',
+            "metric",
+            "is iqr, of which a trial's summary has no interval to set against another trial's",
+        ),
+        ('"metric": "p50", "value_ms": 2, "to": 2', "to", "is not above the number itself (2)"),
+        (
+            '"metric": "p50", "value_ms": 2, "to": 3, "bound": "above"',
+            "bound",
+            "stands beside to, and a range is no limit",
+        ),
+        ('"metric": "p50", "value_ms": 2, "trial": "s3"', "trial", "does not go with p50"),
     ],
 )
 def test_a_published_number_is_a_time_or_a_ratio(number: str, field: str, message: str) -> None:
@@ -156,19 +210,23 @@ def test_quick_load_presets_take_minutes(store: str) -> None:
 
 
 def test_load_presets_carry_the_ratios_that_were_published() -> None:
-    """Section VI-B gives no times; of etcd it says nothing in numbers."""
-    told = {
-        store: [
-            (each.metric, each.ratio, each.over, each.over_metric, each.bound)
-            for each in parse_plan(find_plan(f"paper-load-{store}")).offered_trials[0].published
-        ]
-        for store in STORES
-    }
-    assert told == {
-        "s3": [("p90", 10, None, "p50", "up_to")],
-        "dynamodb": [("p90", 1.1, "unloaded", None, None)],
-        "postgresql": [("p90", 3.5, "unloaded", None, "above"), ("p90", 4, "unloaded", None, "up_to")],
-        "etcd": [],
+    """Sections VI-B, VII and IX, O-1 and the abstract, which contradict one another; none of them gives times."""
+    ten_over_median = ("p90", 10, "up_to", "p50")
+    assert of_trials("paper-load") == {
+        "s3": [
+            ten_over_median,
+            ("p90", 10, None, "unloaded"),
+            ("p50", 10, None, "unloaded"),
+            ("p90", 100, None, "unloaded"),
+        ],
+        "dynamodb": [("p90", 1.1, None, "unloaded")],
+        "postgresql": [
+            ("p90", 3.5, 4, "unloaded"),
+            ("p90", 10, None, "unloaded"),
+            ten_over_median,
+            ("p50", 0.06, None, "s3"),
+        ],
+        "etcd": [ten_over_median],
     }
 
 

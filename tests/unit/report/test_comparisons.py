@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.samples.experiments import sample_applications
 from tests.samples.operations import over_trials
 from tests.samples.results import changed, checked_pair, checked_summary, sample_manifest, sample_summary
 
 from stepbench.analysis.application import trigger_shares
+from stepbench.contracts.findings import TrialReplication
 from stepbench.contracts.measures import Estimate
 from stepbench.experiments.report.page import drawings, render_page
 from stepbench.report.comparisons import (
@@ -79,6 +81,62 @@ def test_a_published_distance_is_scored_like_other_numbers() -> None:
     said = describe_replication(summary.trials[0], each, aws_emulated=False)
     assert said.startswith("Kolmogorov and Smirnov’s D: published 0.140 (TriggerPerf, Fig. 4); here 0.")  # noqa: RUF001
     assert "n = 200, m = 200) from the write's send and 0." in said
+
+
+def test_a_ratio_of_two_stores_is_scored_with_its_range_and_its_note(elastic: tuple[TrialResult, ...]) -> None:
+    """The first of its repeats has it; the other store's emulator makes it a number of an emulator's, too."""
+    trial, other = (result.summary for result in elastic)
+    each = TrialReplication.model_validate(
+        {
+            **trial.replication[0].model_dump(),
+            "over": "p50 of etcd",
+            "unit": "ratio",
+            "published": 10.0,
+            "published_to": 100.0,
+            "note": "It contradicts itself.",
+            "ours": Estimate(value=5.0, low=4.0, high=6.0),
+            "ratio": Estimate(value=0.5, low=0.4, high=0.6),
+            "ours_after_ack": None,
+            "ratio_after_ack": None,
+            "trial": trial.name,
+            "over_trial": other.name,
+            "emulated": (other.name,),
+        }
+    )
+    summary = sample_summary(elastic).model_copy(update={"published_ratios": (each,)})
+    assert list(scored(trial, summary)) == [*trial.replication, each]
+    assert each not in scored(trial.model_copy(update={"group": trial.name, "repeat": 1}), summary)
+    assert describe_replication(trial, each, aws_emulated=False) == (
+        "p50 of before over p50 of etcd: published 10.0 to 100 × (TriggerPerf, Fig. 7); here 5.00 × "  # noqa: RUF001
+        "(0.50 × [0.40, 0.60] of that range's nearer end). This is an emulator's number, not AWS's. "  # noqa: RUF001
+        "It contradicts itself."
+    )
+    page = render_page(summary, elastic, sample_manifest())
+    assert 'data-value="10.0" data-unit="ratio">10.0 to 100 ×</td>' in page  # noqa: RUF001
+    assert '<span class="note">It contradicts itself.</span>' in page
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(1.0, 1.0, "(within that range)"), (0.9, 1.0, "(within that range, but not all of its interval)")],
+)
+def test_what_lies_within_a_range_is_said_so(
+    elastic: tuple[TrialResult, ...], low: float, high: float, said: str
+) -> None:
+    """A ratio of 1 would be read as if one number had been met."""
+    trial = elastic[0].summary
+    fields = {"published": 10.0, "published_to": 100.0, "unit": "ratio", "ours": Estimate(value=40.0)}
+    ratio = Estimate(value=1.0, low=low, high=high)
+    each = trial.replication[0].model_copy(update={**fields, "ratio": ratio, "ours_after_ack": None})
+    assert describe_replication(trial, each, aws_emulated=False).endswith(f"here 40.0 × {said}.")  # noqa: RUF001
+
+
+def test_a_writes_median_is_called_so(elastic: tuple[TrialResult, ...]) -> None:
+    """It is no latency of a trigger."""
+    trial = elastic[0].summary
+    each = trial.replication[0].model_copy(update={"metric": "write_p50", "ours_after_ack": None})
+    said = describe_replication(trial, each, aws_emulated=False)
+    assert said.startswith("p50 of writes, t2 − t1 of before: published 1,157 ms")  # noqa: RUF001
 
 
 def test_an_emulators_number_is_not_taken_for_that_of_aws(elastic: tuple[TrialResult, ...]) -> None:

@@ -116,6 +116,24 @@ def test_boxes_stand_in_the_order_of_the_report_and_emulated_ones_say_so(elastic
     assert " Common to all: elastic." in caption
 
 
+def test_stores_with_several_windows_each_show_their_boxes(
+    elastic: tuple[TrialResult, ...], results: tuple[TrialResult, ...]
+) -> None:
+    """What such a run is for is in sight, each first window filled lightly; of one store they are folded."""
+    first, _ = box_folds(elastic)
+    assert (first.plain, first.summary) == (True, "Boxes: every store's windows beside each other")
+    (drawing, caption), *_ = boxes_of(elastic)
+    parts = drawing.data["parts"]
+    filled = dict(zip(parts["label"], parts["fill"], strict=True))
+    assert list(filled.values()) == [0.2, 0.6, 0.2, 0.6]
+    assert "Lightly filled: a trial's first window." in caption
+    for others in (elastic[:1], (elastic[0], changed(elastic[1], store=elastic[0].summary.store))):
+        assert not next(iter(box_folds(others))).plain
+    drawing, caption = draw_box(results[0])
+    assert set(drawing.data["parts"]["fill"]) == {0.2}
+    assert "Lightly filled" not in caption
+
+
 def test_windows_without_events_have_no_box(results: tuple[TrialResult, ...]) -> None:
     """A box of nothing would look like a measurement."""
     empty = BoxStats.model_validate({"window": "unloaded", "phase": "unloaded", "n": 0, **NOTHING})

@@ -11,12 +11,14 @@ from tests.samples.results import changed, sample_manifest, sample_page, sample_
 
 from stepbench.contracts.chart_data import RateBins, StepSpan, WindowSpan
 from stepbench.experiments.report.page import drawings
-from stepbench.report.document import plain
+from stepbench.report.document import Fold, plain
 from stepbench.report.run import run_view
-from stepbench.report.steps import MAX_STRIPS, recorded_phases, step_figure
+from stepbench.report.steps import MAX_ROWS, MAX_STRIPS, recorded_phases, step_figure, steps_section
 from stepbench.report.times import MAX_POINTS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepbench.contracts.result import TrialResult
     from stepbench.report.figures import Drawing
 
@@ -58,6 +60,53 @@ def test_time_is_counted_from_the_phase(elastic: tuple[TrialResult, ...]) -> Non
         ["even", "odd"],
     )
     assert figure.latency.params["end"] == 80.0
+
+
+def time_lines_of(results: Sequence[TrialResult]) -> list[tuple[list[Drawing], Fold]]:
+    """Return the drawings of each figure that has a row for each trial, with its fold."""
+    section = steps_section(run_view(sample_summary(results), results, sample_manifest()))
+    assert section is not None
+    folds = [(list(drawings(part.parts)), part) for part in section.parts if isinstance(part, Fold)]
+    return [(found, fold) for found, fold in folds if found and found[0].place.startswith("time-line")]
+
+
+def test_trials_across_a_step_have_a_row_each_on_one_time_axis(elastic: tuple[TrialResult, ...]) -> None:
+    """The second is shorter: its row is as long as the first's, or the steps would not stand below each other."""
+    short = elastic[1].phases[1].model_copy(update={"to_s": elastic[1].phases[1].to_s - 30})
+    results = (elastic[0], elastic[1].model_copy(update={"phases": (elastic[1].phases[0], short)}))
+    ((rows, fold),) = time_lines_of(results)
+    assert [(row.chart, row.params["end"]) for row in rows] == [("time-line-first", 80.0), ("time-line", 80.0)]
+    assert [row.data["steps"]["caption"] for row in rows] == [["50/s", "100/s"]] * 2
+    assert [row.data["windows"]["window"] for row in rows] == [["before", "after"]] * 2
+    assert (fold.summary, fold.plain) == ("Time lines below each other: postgresql-elastic and s3-elastic", True)
+
+
+def test_a_rows_axis_fits_its_own_lines(elastic: tuple[TrialResult, ...]) -> None:
+    """Neither another store's latency nor a single maximum flattens them."""
+    ((rows, _),) = time_lines_of(elastic)
+    for row in rows:
+        seconds = row.data["seconds"]
+        drawn = [value for name in ("p50_ms", "p90_ms") for value in seconds[name] if isinstance(value, float)]
+        assert row.params["low"] < min(drawn)
+        assert max(drawn) < row.params["top"] < 10 * max(drawn)
+
+
+def test_one_trial_alone_and_repeats_have_no_rows(elastic: tuple[TrialResult, ...]) -> None:
+    """A single row is the figure that each trial has anyway; repeats would be as many rows of the same."""
+    assert time_lines_of(elastic[:1]) == []
+    repeats = [changed(elastic[0], name=f"again-{number}", repeat=number) for number in (1, 2)]
+    ((rows, fold),) = time_lines_of((*elastic, *repeats))
+    assert len(rows) == 2
+    assert fold.summary.startswith("Time lines below each other, of repeats the first: ")
+
+
+def test_many_rows_are_spread_over_figures(elastic: tuple[TrialResult, ...]) -> None:
+    """The first is in sight, the others are folded."""
+    many = [changed(elastic[0], name=f"trial-{number}", index=number) for number in range(MAX_ROWS + 1)]
+    found = time_lines_of(many)
+    assert [(len(rows), fold.plain) for rows, fold in found] == [(MAX_ROWS, True), (1, False)]
+    places = [row.place for rows, _ in found for row in rows]
+    assert len(set(places)) == MAX_ROWS + 1
 
 
 def test_bins_are_summed_to_a_readable_second_and_keep_their_extremes(elastic: tuple[TrialResult, ...]) -> None:

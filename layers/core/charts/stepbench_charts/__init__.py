@@ -203,14 +203,16 @@ def seconds(field: str, title: str = "seconds since the first intended send", do
     return alt.X(f"{field}:Q", title=title, scale=alt.Scale(nice=False, domain=domain or alt.Undefined), axis=axis)
 
 
-def lines(measures: dict[str, alt.Y], x: alt.X, source: str = "seconds", *, steps: bool = False) -> list[alt.Chart]:
+def lines(
+    measures: dict[str, alt.Y], x: alt.X, source: str = "seconds", *, steps: bool = False, named_above: bool = False
+) -> list[alt.Chart]:
     """
     Draw one line for each measure; its points are marked, since a lone one between gaps makes no line.
 
-    `steps`: a value holds until the next; then there is no point to mark.
+    `steps`: a value holds until the next; then there is no point to mark. `named_above`: a chart above has the legend.
     """
     names = list(measures)
-    legend = alt.Legend(symbolType="stroke", symbolSize=420, symbolStrokeWidth=2)
+    legend = None if named_above else alt.Legend(symbolType="stroke", symbolSize=420, symbolStrokeWidth=2)
     color, dash = alt.Scale(domain=names), alt.Scale(domain=names, range=DASHES[: len(names)])
     marked = False if steps else alt.OverlayMarkDef(size=9, filled=True)
     drawn = [

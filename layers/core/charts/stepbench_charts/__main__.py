@@ -29,6 +29,8 @@ def charts() -> dict[str, dict[str, Any]]:
         "percentiles-runs": curves.percentiles(repeated=True),
         "scaling": curves.scaling(),
         "step-latency": over_time.step_latency(),
+        "time-line-first": over_time.time_line(named_above=False),
+        "time-line": over_time.time_line(named_above=True),
         "step-rates": over_time.step_rates(),
         "step-strip": over_time.step_strip(),
         "line-up": curves.line_up(log_between(), time_axis("y")),

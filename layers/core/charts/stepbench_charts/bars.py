@@ -47,8 +47,9 @@ def box_plot() -> Figure:
     The page makes the figure as high as it has rows.
     A part that is `open` runs, dashed, to the edge of the plot: its end is not known to be anywhere.
     """
+    filled = alt.FillOpacity("fill:Q", scale=None, legend=None)
     solid = [
-        _part("box").mark_bar(size=_BOX_PX, clip=True, fillOpacity=0.3, strokeWidth=1.5, style="box"),
+        _part("box").mark_bar(size=_BOX_PX, clip=True, strokeWidth=1.5, style="box").encode(fillOpacity=filled),
         _part("whisker").mark_rule(strokeWidth=1.5, clip=True, style="box"),
     ]
     y = row_axis("label")

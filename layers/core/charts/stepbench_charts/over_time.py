@@ -117,6 +117,16 @@ def step_latency() -> Figure:
     return framed(alt.layer(*_steps(), *lines(y, _of_phase("second")), touched, *marks), 240, low=0.1, top=1, end=1)
 
 
+def time_line(*, named_above: bool) -> Figure:
+    """Draw p50 and p90 of each second of one trial, a row of a figure whose first row alone has the legend."""
+    y = {name: alt.Y(f"{name}_ms:Q", scale=log_between(), axis=time_axis("y"), title=None) for name in TIMES[:2]}
+    tooltip = tooltips({"second:Q": "second", **{f"{name}_ms:Q": f"{name} (ms)" for name in TIMES}})
+    rules = named("seconds").mark_rule(clip=True).encode(x=_of_phase("second"), tooltip=tooltip)
+    drawn = lines(y, _of_phase("second"), named_above=named_above)
+    layers = alt.layer(*_steps(), *drawn, touch(rules, "second", shown=0.5), *_windows())
+    return framed(layers, 130, low=0.1, top=1, end=1)
+
+
 def step_rates() -> Figure:
     """Draw the events due, sent and acknowledged in each bin, per second."""
     x = _of_phase("from_s")

@@ -71,6 +71,22 @@ async def test_the_stream_carries_new_images(subject: DynamoDbSubject, operation
         assert subject.table(spec)["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
 
 
+async def test_a_stream_with_old_images_hands_on_both_values(subject: DynamoDbSubject, services: Services) -> None:
+    """An update's event has the value before it, too, and the event is found by the new one all the same."""
+    spec = contract_spec(subject.target | {"stream_view": "new_and_old_images"}, "update", distinct_keys=2)
+    async with running(subject.driver(spec)) as driver:
+        for sequence in (0, 1):
+            first = contract_write(spec, 0)
+            await perform(driver, first._replace(value=contract_write(spec, sequence).value))
+        *_, record = stream_records(subject, spec, services)
+    old, new = (record["dynamodb"][image]["value"]["S"].encode() for image in ("OldImage", "NewImage"))
+    assert [old, new] == [contract_write(spec, sequence).value for sequence in (0, 1)]
+    change = {**record["dynamodb"], "ApproximateCreationDateTime": 1_700_000_000}
+    delivered = {"eventName": record["eventName"], "eventSource": "aws:dynamodb", "dynamodb": change}
+    (arrival,) = parse_delivery({"Records": [delivered]}, 1).arrivals
+    assert arrival.entry.sequence == 1
+
+
 async def test_preloaded_keys_stay_out_of_the_stream(subject: DynamoDbSubject, services: Services) -> None:
     """A million preloaded items in the stream would queue before the first measured one."""
     spec = contract_spec(subject.target, "update", distinct_keys=5)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 from tests.integration.drivers.subjects import NO_SERVER, SubjectFixture
-from tests.support.contracts.filter import FilterContract
+from tests.support.contracts.filter import DELIVERY_LIMIT_S, FilterContract
 from tests.support.contracts.life import running
 from tests.support.contracts.trigger import TriggerContract
 from tests.support.contracts.trigger_subject import contract_spec, contract_write
@@ -98,6 +98,22 @@ class TestS3Filter(SubjectFixture, FilterContract):
     """Its filter is the notification's prefix, so an update's key would have to tell."""
 
     operations = ("put", "delete")
+
+
+async def test_a_suffix_is_on_every_key_and_holds_back_what_lacks_it(subject: S3Subject, services: Services) -> None:
+    """A filter that S3 is not given would deliver all, and time nothing else than without one."""
+    spec = contract_spec(subject.target | {"suffix": ".json"})
+    first, second = (contract_write(spec, sequence) for sequence in (0, 1))
+    async with running(subject.driver(spec)) as driver, subject.receiving(spec) as arrived:
+        put = partial(services.aws("s3").put_object, Bucket=subject.settings.target_bucket)
+        await asyncio.to_thread(put, Key=first.key, Body=first.value)
+        assert (await perform(driver, second)).outcome is Outcome.OK
+        assert await subject.read_back(spec, f"{second.key}.json") == second.value
+        async with asyncio.timeout(DELIVERY_LIMIT_S):
+            while not await arrived():  # noqa: ASYNC110 -- a bucket
+                await asyncio.sleep(0.05)
+        assert [sequence for _, sequence in await arrived()] == [1]
+    assert await subject.leftovers(spec) == []
 
 
 async def test_the_token_is_the_version_that_s3_reports(subject: S3Subject, services: Services) -> None:

@@ -121,6 +121,7 @@ def test_until_is_about_trigger_latency() -> None:
         ("dynamodb", {"batch_size": 10}),
         ("dynamodb", {"batching_window_s": 1}),
         ("dynamodb", {"parallelization_factor": 2}),
+        ("dynamodb", {"stream_view": "new_and_old_images"}),
         ("postgresql", {"invocation": "request_response"}),
     ],
 )

@@ -331,7 +331,7 @@ async def test_a_refused_removal_is_not_passed_over(aws: Aws) -> None:
 def test_an_autoscaled_table_begins_at_its_lower_bound_and_may_be_anywhere_inside() -> None:
     """Otherwise each run would begin where the one before ended, or each look would put it back to the start."""
     units = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 10}
-    assert table_request(AUTOSCALED, streamed=True)["ProvisionedThroughput"] == units
+    assert table_request(AUTOSCALED)["ProvisionedThroughput"] == units
     for inside in (10, 25, 40):
         table = {"ProvisionedThroughput": {"ReadCapacityUnits": 5, "WriteCapacityUnits": inside}}
         assert scaling_request(table, AUTOSCALED) == {}

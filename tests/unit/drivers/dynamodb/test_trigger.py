@@ -15,7 +15,7 @@ from stepbench.contracts.capacity import Capacity, OnDemandCapacity, Provisioned
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.dynamodb.items import ItemRequests
-from stepbench.drivers.dynamodb.table import scaling_request, table_request
+from stepbench.drivers.dynamodb.table import scaling_request, stream_of, table_request
 from stepbench.drivers.dynamodb.trigger import DynamoDbDriver, mapping_request, with_filter
 from stepbench.model.request import Request
 from stepbench.settings import Settings
@@ -41,10 +41,10 @@ def on_demand(warm_units: int) -> dict[str, Any]:
 
 def test_a_table_is_made_with_the_plans_capacity() -> None:
     """The capacity at the start is what a scaling step is compared with."""
-    assert table_request(TEN, streamed=True)["ProvisionedThroughput"] == TEN_UNITS
-    warm = table_request(WARM, streamed=True)
+    assert table_request(TEN)["ProvisionedThroughput"] == TEN_UNITS
+    warm = table_request(WARM)
     assert (warm["BillingMode"], warm["WarmThroughput"]) == ("PAY_PER_REQUEST", {"WriteUnitsPerSecond": 8_000})
-    assert "WarmThroughput" not in table_request(ON_DEMAND, streamed=True)
+    assert "WarmThroughput" not in table_request(ON_DEMAND)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,15 @@ def test_without_a_share_the_plan_s_own_filter_stands() -> None:
     assert with_filter(spec.plan.target, spec) == spec.plan.target
 
 
-def test_the_stream_waits_for_the_preload() -> None:
-    """It is turned on after it, so that it holds nothing but the load."""
-    stream = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
-    assert table_request(ON_DEMAND, streamed=True)["StreamSpecification"] == stream
-    assert "StreamSpecification" not in table_request(ON_DEMAND, streamed=False)
+@pytest.mark.parametrize(
+    ("fields", "view"),
+    [({}, "NEW_IMAGE"), ({"stream_view": "new_and_old_images"}, "NEW_AND_OLD_IMAGES")],
+)
+def test_the_stream_has_the_plans_view_and_waits_for_the_preload(fields: dict[str, str], view: str) -> None:
+    """What turns it on stands apart from the table's own request, so that it can come after the preload."""
+    target = DynamoDbTarget.model_validate({"store": "dynamodb", **fields})
+    assert stream_of(target) == {"StreamSpecification": {"StreamEnabled": True, "StreamViewType": view}}
+    assert "StreamSpecification" not in table_request(ON_DEMAND)
 
 
 @pytest.mark.parametrize(

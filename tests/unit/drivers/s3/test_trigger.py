@@ -26,6 +26,13 @@ OTHERS: dict[str, Any] = {
 }
 
 
+def test_a_suffix_is_a_rule_of_its_own_beside_the_prefix() -> None:
+    """An empty one would be refused, and by a suffix alone a trial would be sent every other's events."""
+    rules = notification("a", "a/", ARN, suffix=".json")["Filter"]["Key"]["FilterRules"]
+    assert rules == [{"Name": "prefix", "Value": "a/"}, {"Name": "suffix", "Value": ".json"}]
+    assert len(OURS["Filter"]["Key"]["FilterRules"]) == 1
+
+
 def test_adding_and_removing_leaves_the_rest_as_it_was() -> None:
     """Queues, EventBridge and other functions of the same bucket are not ours to drop."""
     during = with_notification(OTHERS, OURS)

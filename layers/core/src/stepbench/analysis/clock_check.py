@@ -138,6 +138,7 @@ def _replication(
                 unit="d",
                 bound=published.bound,
                 source=published.source,
+                note=published.note,
                 ours=ours,
                 ours_after_ack=after_ack,
                 ratio=_over(ours, published.number),

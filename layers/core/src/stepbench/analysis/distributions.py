@@ -19,7 +19,7 @@ from stepbench.contracts.chart_data import BoxStats, EcdfCurve
 from stepbench.contracts.experiment import measure_of
 from stepbench.contracts.findings import Comparison, Modality, Replication
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.published import DAG_METRICS, QUANTILE_METRICS
+from stepbench.contracts.published import DAG_METRICS, QUANTILE_METRICS, WRITE_METRICS
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.comparison import METRICS, Differences, compare, ratio_between, ratio_within
 from stepbench.stats.estimates import largest
@@ -134,6 +134,9 @@ class WindowMeasurement:
 
     def quantile(self, metric: str, *, after_ack: bool) -> Estimate:
         """Return a percentile, or the largest value; those of the summary are as they are there."""
+        if metric in WRITE_METRICS:
+            written: Estimate = getattr(self.result.service_ms, WRITE_METRICS[metric])
+            return written
         known: Estimate | None = getattr(
             self.result.after_ack_ms if after_ack else self.result.latency_ms, metric, None
         )
@@ -177,8 +180,8 @@ def replication(
         (each.phase, each.name): WindowMeasurement(window, each) for window, each in zip(windows, results, strict=True)
     }
     arrives = measure_of(plan.experiment).arrives
-    of_runs = DAG_METRICS | {"ks"}  # see `dataflow.analysis.media` and `clock_check`
-    own = [published for published in plan.published if published.metric not in of_runs]
+    of_runs = DAG_METRICS | {"ks"}  # see `dataflow.analysis.media` and `clock_check`; of two trials `trial_ratios`
+    own = [each for each in plan.published if each.metric not in of_runs and each.over_trial is None]
     return tuple(_replication(published, planned, measured, arrives=arrives) for published in own)
 
 
@@ -192,9 +195,8 @@ def _replication(
     place = _place(published.window, planned)
     over = _place(published.over, planned) if published.over else place
     ours, base = measured.get(place), measured.get(over)
-    number = published.number
     own = _ours(published, ours, base, after_ack=False)
-    twice = arrives and published.unit in {"ms", "ratio"}
+    twice = arrives and published.unit in {"ms", "ratio"} and published.metric not in WRITE_METRICS
     after_ack = _ours(published, ours, base, after_ack=True) if twice else None
     over_words = f"{published.over_metric or published.metric} of {over[1]}" if published.ratio else ""
     return Replication(
@@ -202,16 +204,18 @@ def _replication(
         window=place[1],
         phase=place[0],
         over=over_words,
-        published=number,
+        published=published.number,
+        published_to=published.to,
         unit=published.unit,
         published_count=published.count,
         count=ours.count_to(own) if ours and published.count else None,
         bound=published.bound,
         source=published.source,
+        note=published.note,
         ours=own,
         ours_after_ack=after_ack,
-        ratio=own.over(number),
-        ratio_after_ack=None if after_ack is None else after_ack.over(number),
+        ratio=published.score(own),
+        ratio_after_ack=None if after_ack is None else published.score(after_ack),
     )
 
 

@@ -108,7 +108,8 @@ class Replication(Contract):
     """
     A published number beside ours, of triggers for both readings of what the paper measured.
 
-    `ratio` is ours over the published number; its interval is that of ours.
+    `ratio` is ours over the published number, of a range over its nearer end, and 1 within it; its interval is that of
+    ours.
     """
 
     metric: str = Field(description="As in the plan's `published`: p50, p90, ...; `ks` with a ClockCheck.")
@@ -116,6 +117,7 @@ class Replication(Contract):
     phase: str
     over: str = Field(default="", description="What a ratio sets the metric over: `p50 of before`; empty for a time.")
     published: float
+    published_to: float | None = Field(default=None, description="Of a published range: its upper end.")
     unit: PublishedUnit = Field(description="Of `published`, `ours` and `ours_after_ack`.")
     published_count: int | None = Field(
         default=None, description="Of a row of a published table of percentiles: how many took at most so long."
@@ -125,10 +127,19 @@ class Replication(Contract):
         default=None, description="Where `published` is a limit: the paper says more than this, or at most this."
     )
     source: str
-    ours: Estimate = Field(description="From t4 - t1; of operations t2 - t1.")
+    note: str = Field(default="", description="What to know of it: where its source contradicts it.")
+    ours: Estimate = Field(description="From t4 - t1; of operations, and of `write_p50`, t2 - t1.")
     ours_after_ack: Estimate | None = Field(description="From t4 - t2. None for operations.")
     ratio: Estimate
     ratio_after_ack: Estimate | None
+
+
+class TrialReplication(Replication):
+    """A published ratio of one trial's number over another's, beside ours; repeats of a trial are taken together."""
+
+    trial: str = Field(description="Its name, or that of its repeats.")
+    over_trial: str
+    emulated: tuple[str, ...] = Field(default=(), description="Those of the two whose store is an emulator's.")
 
 
 SLOW = 0.6

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 from pydantic import Field
 
 from stepbench.contracts.base import BrokenRule, RuledContract, Text
+from stepbench.contracts.measures import Estimate
 from stepbench.contracts.phase import Name
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ variation of repeats, as error bars have it. passing_share: of the critical path
 """
 InvocationMetric = Literal["wall", "function_throughput"]
 """Of phases with `invoked`: the wall time of all invocations, and one function's own operations a second."""
-PublishedMetric = QuantileMetric | Literal["max", "iqr", "throughput", "ks"] | InvocationMetric | DagMetric
+PublishedMetric = QuantileMetric | Literal["max", "iqr", "write_p50", "throughput", "ks"] | InvocationMetric | DagMetric
 INVOCATION_METRICS = frozenset({"wall", "function_throughput"})
 DAG_METRICS = frozenset(get_args(DagMetric))
 QUANTILE_METRICS: dict[str, float] = {name: float(f"0.{name[1:]}") for name in get_args(QuantileMetric)}
@@ -31,7 +32,11 @@ Columns of the table of percentiles.
 
 HdrHistogram prints such, Bianchi (2020) these: 1 - 2^-k for k = 1, 2, 3, 4, 7, 10, and the maximum.
 """
-_IN_RATIOS = frozenset({"p50", "p90", "p95", "p99", "p999", "iqr"})
+SUMMARISED = ("p50", "p90", "p95", "p99", "p999")
+"""Quantiles that a trial's summary has with their intervals, so that other trials can be set against them."""
+WRITE_METRICS = {"write_p50": "p50"}
+"""Of the time until a write is acknowledged, t2 - t1: their quantiles' names."""
+_IN_RATIOS = frozenset({*SUMMARISED, "iqr"})
 _FIELDS = {
     "throughput": ("per_minute", "per_s"),
     "function_throughput": ("per_s",),
@@ -62,9 +67,10 @@ class Published(RuledContract):
 
     metric: PublishedMetric = Field(
         description="Percentiles by their digits (`p9375` is 93.75 %); `iqr`, the interquartile range, in ratios only; "
-        "`ks`, Kolmogorov and Smirnov's distance of the clock check, of a trial with same_sandbox; `wall` and "
-        "`function_throughput` (an invocation's own operations a second) of phases with `invoked`; the last four of "
-        "`dataflow`, all but the share in ratios of one trial over another."
+        "`write_p50`, of triggers: the median time until a write is acknowledged; `ks`, Kolmogorov and Smirnov's "
+        "distance of the clock check, of a trial with same_sandbox; `wall` and `function_throughput` (an invocation's "
+        "own operations a second) of phases with `invoked`; the last four of `dataflow`, all but the share in ratios "
+        "of one trial over another."
     )
     value_ms: float | None = Field(default=None, gt=0)
     count: int | None = Field(
@@ -78,7 +84,12 @@ class Published(RuledContract):
     )
     value_s: float | None = Field(default=None, gt=0, description="Of `wall`.")
     d: float | None = Field(default=None, gt=0, le=1, description="Of `ks`.")
-    ratio: float | None = Field(default=None, gt=0, description="Of the metric over `over_metric` in window `over`.")
+    ratio: float | None = Field(
+        default=None, gt=0, description="Of the metric over `over_metric` in window `over`, of `over_trial` if given."
+    )
+    to: float | None = Field(
+        default=None, gt=0, description="Where a range was published: its upper end. The number itself is the lower."
+    )
     over: Name | None = Field(default=None, description="A measured window; without it, the same one.")
     over_metric: PublishedMetric | None = Field(default=None, description="Without it, the same metric.")
     bound: Literal["above", "up_to"] | None = Field(
@@ -89,7 +100,7 @@ class Published(RuledContract):
         default=None, max_length=100, description="Of `dataflow`: whose number it is; without it, this trial's."
     )
     over_trial: str | None = Field(
-        default=None, max_length=100, description="Of `dataflow`: the trial of this plan whose number it is over."
+        default=None, max_length=100, description="The trial of this plan, by its name, whose number a ratio is over."
     )
     note: Text = Field(default="", max_length=500, description="What to know of it: where its source contradicts it.")
     source: Text = Field(min_length=1, max_length=200, description='Where it stands: "TriggerPerf, Fig. 5".')
@@ -107,6 +118,14 @@ class Published(RuledContract):
     def unit(self) -> PublishedUnit:
         """Return the unit of what was published, and of ours beside it."""
         return next((unit for name, unit in NUMBERS.items() if getattr(self, name) is not None), "ms")
+
+    def score(self, ours: Estimate) -> Estimate:
+        """Return ours over what was published; of a range over its nearer end, and 1 inside."""
+        lower, upper = self.number, self.to or self.number
+        low, value, high = (
+            None if each is None else each / min(max(each, lower), upper) for each in (ours.low, ours.value, ours.high)
+        )
+        return Estimate(value=value, low=low, high=high, reason=ours.reason)
 
 
 def _number_rules(published: Published) -> Iterator[BrokenRule]:
@@ -128,11 +147,26 @@ def _number_rules(published: Published) -> Iterator[BrokenRule]:
         yield from _ratio_rules(published)
     else:
         yield from _value_rules(published, given[0], fields)
+    yield from _range_rules(published)
+    if published.trial is not None and published.metric not in DAG_METRICS:
+        yield BrokenRule("trial", f"does not go with {published.metric}", "Move the number to that trial.")
     if published.count is not None and published.value_ms is None:
         yield BrokenRule("count", "belongs to a time, and there is none", "Remove it, or give value_ms.")
     elif published.count is not None and published.metric not in TABLE_METRICS:
         message = f"belongs to a row of the table of percentiles, which has no {published.metric}"
         yield BrokenRule("count", message, f"Remove it, or use one of {', '.join(TABLE_METRICS)}.")
+
+
+def _range_rules(published: Published) -> Iterator[BrokenRule]:
+    """A range goes up, and a limit has none."""
+    if published.to is None:
+        return
+    if published.to <= published.number:
+        yield BrokenRule("to", f"is not above the number itself ({published.number:g})", "Give the lower end first.")
+    if published.bound is not None:
+        yield BrokenRule("bound", "stands beside to, and a range is no limit", "Remove one of the two.")
+    if published.metric in {"ks", *DAG_METRICS}:
+        yield BrokenRule("to", f"does not go with {published.metric}", "Remove it, and say the range in note.")
 
 
 def _dag_rules(published: Published, given: str) -> Iterator[BrokenRule]:
@@ -150,7 +184,7 @@ def _dag_rules(published: Published, given: str) -> Iterator[BrokenRule]:
 def _value_rules(published: Published, given: str, fields: tuple[str, ...]) -> Iterator[BrokenRule]:
     if given not in fields:
         yield BrokenRule(given, f"does not go with {published.metric}", f"Give {' or '.join(fields)} instead.")
-    for name in ("over", "over_metric"):
+    for name in ("over", "over_metric", "over_trial"):
         if getattr(published, name) is not None:
             yield BrokenRule(name, "belongs to a ratio, and there is none", "Remove it, or give ratio.")
     if published.metric == "iqr":
@@ -158,10 +192,16 @@ def _value_rules(published: Published, given: str, fields: tuple[str, ...]) -> I
 
 
 def _ratio_rules(published: Published) -> Iterator[BrokenRule]:
-    alone = next((each for each in (published.metric, published.over_metric) if each and each not in _IN_RATIOS), None)
+    metrics = [each for each in (published.metric, published.over_metric) if each]
+    alone = next((each for each in metrics if each not in _IN_RATIOS), None)
     if alone is not None:
         wanted = " or ".join(_FIELDS.get(alone, ("value_ms",)))
         yield BrokenRule("metric", f"is {alone}, which is scored by itself only", f"Give {wanted} instead of ratio.")
-    elif published.over in {None, published.window} and published.over_metric in {None, published.metric}:
-        remedy = "Name another window in over, or another metric in over_metric."
+    elif published.over_trial is not None and "iqr" in metrics:
+        message = "is iqr, of which a trial's summary has no interval to set against another trial's"
+        yield BrokenRule("metric", message, f"Use one of {', '.join(SUMMARISED)}, or remove over_trial.")
+    elif published.over_trial is None and (
+        published.over in {None, published.window} and published.over_metric in {None, published.metric}
+    ):
+        remedy = "Name another window in over, another metric in over_metric, or another trial in over_trial."
         yield BrokenRule("ratio", "is of a number over itself", remedy)

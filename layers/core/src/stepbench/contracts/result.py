@@ -37,6 +37,7 @@ from stepbench.contracts.findings import (
     Replication,
     SlowSpells,
     StoppedPhase,
+    TrialReplication,
 )
 from stepbench.contracts.invocations import FunctionMetrics, Invocations
 from stepbench.contracts.measures import Latency, WindowResult
@@ -298,6 +299,9 @@ class RunSummary(Contract):
     )
     media: tuple[MediumAnswer, ...] = Field(default=(), description="Of DAGs that several stores had.")
     published_dags: tuple[DagReplication, ...] = Field(default=(), description="What was published of DAGs.")
+    published_ratios: tuple[TrialReplication, ...] = Field(
+        default=(), description="What was published of one trial's latency over another's."
+    )
     not_compared: str = Field(
         default="", description="Which stores there is no verdict about, since an emulator played them; empty: none."
     )

@@ -96,17 +96,25 @@ class StoreTarget(Contract):
 
 
 class S3Target(StoreTarget):
-    """S3 event notifications, filtered by prefix, on the stack's versioned target bucket."""
+    """S3 event notifications, filtered by prefix and, if asked for, suffix, on the stack's versioned target bucket."""
 
     store: Literal["s3"]
     holds_blobs: ClassVar = True
     trigger: ClassVar = "push"
     mechanism: ClassVar = "event notification, by prefix"
+    trigger_fields: ClassVar = ("suffix",)
     deletes: ClassVar = True
     rows_are: ClassVar = "bodies"
     filters: ClassVar = "key"
     endpoint_form: ClassVar = "url"
     needs_endpoint: ClassVar = False
+    suffix: str = Field(
+        default="",
+        max_length=24,
+        pattern=r"^[A-Za-z0-9._-]*$",
+        description="What keys end with, beyond `key_bytes`, and what the notification's filter asks for beside the "
+        "prefix.",
+    )
 
 
 class DynamoDbTarget(StoreTarget):
@@ -124,13 +132,21 @@ class DynamoDbTarget(StoreTarget):
     needs_endpoint: ClassVar = False
     metered: ClassVar = True
     capacity_modes: ClassVar = ("provisioned", "on_demand", "autoscaled")
-    trigger_fields: ClassVar = ("batch_size", "batching_window_s", "parallelization_factor", "filter", "same_sandbox")
+    trigger_fields: ClassVar = (
+        *("batch_size", "batching_window_s", "parallelization_factor"),
+        *("filter", "stream_view", "same_sandbox"),
+    )
     fastest_answer_s: ClassVar[float] = 1e-3  # on AWS, by HTTPS; a DynamoDB Local beside the writer may be faster
     batch_size: int = Field(default=100, ge=1, le=10_000)
     batching_window_s: int = Field(default=0, ge=0, le=300)
     parallelization_factor: int = Field(default=1, ge=1, le=10)
     filter: dict[str, Any] | None = Field(
         default=None, description="An event filter pattern of Lambda's. What it holds back is counted as not arrived."
+    )
+    stream_view: Literal["new_image", "new_and_old_images"] = Field(
+        default="new_image",
+        description="What an event holds of its item: the new value, or the one before it, too, which makes events of "
+        "updates twice as large.",
     )
     capacity: TableCapacity = OnDemandCapacity()
     tls: bool | None = Field(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
-from stepbench.contracts.published import INVOCATION_METRICS, QUANTILE_METRICS
+from stepbench.contracts.findings import TrialReplication
+from stepbench.contracts.published import INVOCATION_METRICS, QUANTILE_METRICS, WRITE_METRICS
 from stepbench.report import SHARE_ROW_PX, numbers
 from stepbench.report import document as doc
 from stepbench.report.figures import Drawing
@@ -39,8 +40,15 @@ def describe_replication(trial: TrialSummary, each: Replication, *, aws_emulated
         after_ack = _format_ours(each, each.ours_after_ack, each.ratio_after_ack)
         ours = f"{ours} from the write's send and {after_ack} from its acknowledgement"
     sentence = f"{where}{over}: published {format_published(each)} ({each.source}); here {ours}"
-    place = describe_origin(trial, aws_emulated=aws_emulated)
-    return f"{sentence}. This is {place}." if place else f"{sentence}."
+    place = _origin(trial, each, aws_emulated=aws_emulated)
+    return " ".join(filter(None, (f"{sentence}.", f"This is {place}." if place else "", each.note)))
+
+
+def _origin(trial: TrialSummary, each: Replication, *, aws_emulated: bool) -> str:
+    """Describe where our number is from; of a ratio of two trials, both count."""
+    if isinstance(each, TrialReplication) and each.emulated:
+        trial = trial.model_copy(update={"emulated": True})
+    return describe_origin(trial, aws_emulated=aws_emulated)
 
 
 def format_metric(metric: str) -> str:
@@ -49,19 +57,30 @@ def format_metric(metric: str) -> str:
         return "Kolmogorov and Smirnov\N{RIGHT SINGLE QUOTATION MARK}s D"
     if metric in INVOCATION_METRICS:
         return {"wall": "wall time", "function_throughput": "one function's throughput"}[metric]
+    if metric in WRITE_METRICS:
+        return f"{WRITE_METRICS[metric]} of writes, t2 {digits.MINUS} t1"
     return f"p{100 * QUANTILE_METRICS[metric]:.10g}" if metric in QUANTILE_METRICS else metric
 
 
 def scored(trial: TrialSummary, run: RunSummary) -> Iterator[Replication]:
-    """Yield what is scored of a trial: its own, but for rows of a table of percentiles, and its clock check's."""
+    """
+    Yield what is scored of a trial: its own, its ratios over other trials, and its clock check's.
+
+    Rows of a table of percentiles are left out. A ratio is of all repeats together, and comes with the first of them.
+    """
     yield from (each for each in trial.replication if each.published_count is None)
+    yield from (each for each in run.published_ratios if each.trial == (trial.group or trial.name) and not trial.repeat)
     yield from (each for check in run.clock_checks if check.a == trial.name for each in check.replication)
 
 
 def format_published(each: Replication) -> str:
-    """Format a time, a rate or a factor as it was published: `above 1,700 ms`, `up to 9 ×`."""  # noqa: RUF002 -- a multiplication sign
+    """Format a time, a rate or a factor as it was published: `above 1,700 ms`, `up to 9 ×`, `3.5 to 4 ×`."""  # noqa: RUF002 -- a multiplication sign
     bound = {"above": "above ", "up_to": "up to ", None: ""}[each.bound]
-    return f"{bound}{_format_number(each, each.published)}"
+    number = f"{bound}{_format_number(each, each.published)}"
+    if each.published_to is None:
+        return number
+    upper = _format_number(each, each.published_to)
+    return f"{number.removesuffix(upper.lstrip('0123456789.,'))} to {upper}"
 
 
 def _format_number(each: Replication, value: float) -> str:
@@ -80,8 +99,18 @@ def _format_ours(each: Replication, ours: Estimate, ratio: Estimate) -> str:
         return _format_number(each, ours.value)
     if each.unit == "d":
         return f"{_format_number(each, ours.value)} ({ours.reason})"
+    if each.published_to is not None:
+        return f"{_format_number(each, ours.value)} ({_place_in_range(ratio)})"
     against = "against that limit " if each.bound else ""
     return f"{_format_number(each, ours.value)} ({against}{digits.shown(ratio, digits.TIMES)})"
+
+
+def _place_in_range(ratio: Estimate) -> str:
+    """Describe where ours lies: `ratio` is over the range's nearer end, and 1 within it."""
+    if ratio.value != 1:
+        return f"{digits.shown(ratio, digits.TIMES)} of that range's nearer end"
+    beyond = {ratio.low, ratio.high} - {None, 1}
+    return "within that range, but not all of its interval" if beyond else "within that range"
 
 
 def published_section(run: RunView) -> doc.Section | None:
@@ -116,7 +145,8 @@ def _table(run: RunView, found: list[tuple[TrialView, Replication]]) -> doc.Tabl
     served = f" Operations are scored by their service time, {doc.minus('t2', 't1')}."
     caption = (
         f"Published numbers beside ours, with {doc.NINETY_FIVE} intervals.{readings if pushed else ''}"
-        f"{served if answered else ''} A ratio is ours over the published number; its interval is that of ours alone."
+        f"{served if answered else ''} A ratio is ours over the published number, of a range over its nearer end and 1 "
+        "within it; its interval is that of ours alone."
     )
     own = "" if answered else f", t4 {digits.MINUS} t1"
     scored = (doc.Column(f"Ours{own}"), doc.Column("Ratio", label=f"Ratio{own}"))
@@ -134,7 +164,7 @@ _AFTER_ACK = f", t4 {digits.MINUS} t2"
 def _row(run: RunView, view: TrialView, each: Replication, *, pushed: bool) -> doc.Row:
     trial = view.summary
     over = f" over {each.over}" if each.over else ""
-    place = describe_origin(trial, aws_emulated=run.manifest.emulated)
+    place = _origin(trial, each, aws_emulated=run.manifest.emulated)
     first = doc.head(
         f"{view.label}, {format_metric(each.metric)}{over}",
         trial,
@@ -153,7 +183,8 @@ def _row(run: RunView, view: TrialView, each: Replication, *, pushed: bool) -> d
             numbers.estimate("ratio_after_ack", each.ratio_after_ack, "ratio"),
         ]
     data: doc.Data = {"trial": trial.index, "window": each.window, "phase": each.phase, "emulated": trial.emulated}
-    return doc.Row(first, (*cells, doc.Cell(each.source)), data)
+    source = doc.Cell((each.source, doc.Span(each.note, "note") if each.note else ""))
+    return doc.Row(first, (*cells, source), data)
 
 
 ROWS_PER_FIGURE = 16

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 BOXES_PER_FIGURE = 12
 _ROOM = 1.12
 """How far beyond the quantiles the boxes' axis goes, as a factor: arrows of open ends need it."""
+_LIGHT, _FULL = 0.2, 0.6
+"""How opaque boxes are: of a trial's first window, and of those after it."""
 _BOX_WORDS = tuple(f"{name}_words" for name in BOX_QUANTILES)
 
 
@@ -113,11 +115,22 @@ def box_folds(results: Sequence[TrialResult]) -> Iterator[doc.Fold]:
     parts = [own[at : at + most] for own in ordered for at in range(0, len(own), most)]
     if not parts:
         return
-    yield doc.Fold("The same as boxes", tuple(_box_figure(place, part) for place, part in enumerate(parts)))
+    compared = _compares_stores([row for row, _ in drawn])
+    title = "Boxes: every store's windows beside each other" if compared else "The same as boxes"
+    figures = tuple(_box_figure(place, part) for place, part in enumerate(parts))
+    yield doc.Fold(title, figures, plain=compared)
     rows = (_box_row(*box) for part in parts for box in part)
     caption = "Quantiles of latency that the boxes are drawn from."
     table = doc.Table("boxes", caption, doc.columns("Window", "n", *BOX_QUANTILES), doc.body(rows), "reference")
     yield doc.Fold("The numbers of the boxes", (table,), style="")
+
+
+def _compares_stores(rows: Sequence[WindowRow]) -> bool:
+    """Return whether several stores have several windows each: their boxes are what the run is for."""
+    stores = {row.trial.store for row in rows}
+    return len(stores) > 1 and all(
+        len({(r.window.phase, r.window.name) for r in rows if r.trial.store == store}) > 1 for store in stores
+    )
 
 
 def _quantiles(stats: BoxStats) -> dict[str, float | None]:
@@ -131,16 +144,23 @@ def _box_figure(place: int, part: Sequence[Box]) -> doc.Figure:
     values = [value for _, stats in part for value in _quantiles(stats).values() if value is not None and value > 0]
     low_ms, top_ms = short(min(values, default=0.1) / _ROOM), short(max(values, default=1.0) * _ROOM)
     boxes = [_box(*box, caption) for box, caption in zip(part, legend.captions, strict=True)]
-    lines = [(row.label, *line, *_tip(stats)) for row, stats in part for line in _parts(stats)]
+    first = {row.trial.index: row.label for row, _ in reversed(part)}
+    windows = any(len(row.trial.windows) > 1 for row, _ in part)
+    lines = [
+        (row.label, *line, *_tip(stats), _FULL if windows and first[row.trial.index] != row.label else _LIGHT)
+        for row, stats in part
+        for line in _parts(stats)
+    ]
     data = {
         "boxes": columns(("label", "caption", "n", *BOX_QUANTILES, *_BOX_WORDS), boxes),
-        "parts": columns(("label", "part", "from_ms", "to_ms", "n", *_BOX_WORDS), lines),
+        "parts": columns(("label", "part", "from_ms", "to_ms", "n", *_BOX_WORDS, "fill"), lines),
     }
     axis = {"labels": labels, "low": low_ms, "top": top_ms}
     drawing = Drawing(f"boxes-{place}", "boxes", data, axis, BOX_ROW_PX * len(labels), experiment)
+    filled = " Lightly filled: a trial's first window." if windows else ""
     caption = (
         f"{measure.title} as boxes: from p25 to p75, the thick line the median, whiskers to p1 and p99, the small tick "
-        f"p90. Dashed, with an arrow: open, since the end lies beyond what can be drawn.{legend.common_words}"
+        f"p90. Dashed, with an arrow: open, since the end lies beyond what can be drawn.{filled}{legend.common_words}"
     )
     reasons = tuple(
         doc.Span(f"Of {row.label}, {why}.", "doubt", data={"box": row.label})

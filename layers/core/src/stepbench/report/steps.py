@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from stepbench.report.run import Columns, Row, RunView, TrialView
 
 MAX_STRIPS = 4
+MAX_ROWS = 8
 _COUNTED = ("offered", "sent", "acknowledged")
 _ROOM = 1.45
 """How far above its lines the rates' axis goes, for the names of steps and windows."""
@@ -49,8 +50,48 @@ def steps_section(run: RunView) -> doc.Section | None:
         )
         for view, number, bins in found
     ]
-    nodes = (*compared_sentences(run), *folds, *change_tables(run))
+    nodes = (*compared_sentences(run), *_time_lines(run), *folds, *change_tables(run))
     return doc.Section("steps", "What changed, and when", nodes, link="Changes") if nodes else None
+
+
+def _time_lines(run: RunView) -> Iterator[doc.Fold]:
+    """Yield trials' time lines below each other, where several have a phase of several steps; of repeats the first."""
+    firsts = [view for view in run.trials if not view.summary.repeat]
+    rows = [(view, bins) for view in firsts for bins in recorded_phases(view.result)[:1]]
+    parts = [rows[at : at + MAX_ROWS] for at in range(0, len(rows), MAX_ROWS)]
+    for number, part in enumerate(parts if len(rows) > 1 else ()):
+        of = "" if len(firsts) == len(run.trials) else ", of repeats the first"
+        title = f"Time lines below each other{of}: {digits.listed([view.label for view, _ in part])}"
+        yield doc.Fold(title, (time_line_figure(number, part),), plain=number == 0)
+
+
+def time_line_figure(number: int, rows: Sequence[tuple[TrialView, RateBins]]) -> doc.Figure:
+    """Return p50 and p90 of each second over the trials' first phases with steps, with one time axis for all rows."""
+    spans = [next((each for each in view.result.phases if each.name == bins.phase), None) for view, bins in rows]
+    end_s = max(
+        span.to_s - span.from_s if span else len(bins.offered) * bins.bin_s
+        for span, (_, bins) in zip(spans, rows, strict=True)
+    )
+    nodes: list[doc.Node] = []
+    bins_s, not_drawn = 1, 0
+    for place, ((view, bins), span) in enumerate(zip(rows, spans, strict=True)):
+        seconds, bin_s = _seconds(view.result, bins.phase, span)
+        bins_s, not_drawn = max(bins_s, bin_s), not_drawn + hide_non_positive(seconds)
+        low_ms, top_ms = _latency_axis(seconds, ("p50_ms", "p90_ms"))
+        data = {"seconds": seconds, "steps": _steps(span), "windows": _windows(span)}
+        chart = "time-line" if place else "time-line-first"
+        axis = {"low": low_ms, "top": top_ms, "end": end_s}
+        name = f"time-line-{number}-{place}"
+        words = f"p50 and p90 {view.measure.name} of {view.label} across the load steps of phase {bins.phase}"
+        nodes.append(doc.Heading((f"{view.label} ", doc.badges(view.summary))))
+        nodes.append(doc.Chart(Drawing(name, chart, data, axis, experiment=view.summary.experiment), words))
+    points = f" (a point stands for up to {bins_s}{digits.NBSP}s)" if bins_s > 1 else ""
+    caption = (
+        f"p50 and p90 of each second{points} by intended send, a trial a row on a log axis of its own, all on one time "
+        "axis. Shaded: every second load step. Bars above the lines: the windows that are compared."
+        f"{not_drawn_words(not_drawn)}"
+    )
+    return doc.Figure(tuple(nodes), caption, "zooms", "step")
 
 
 def recorded_phases(result: TrialResult) -> tuple[RateBins, ...]:
@@ -161,11 +202,9 @@ def _changes(found: Sequence[ChangePoint]) -> Columns:
     return columns(("series", "at_s", "low_s", "high_s", "words", "before", "after", "p"), rows)
 
 
-def _latency_axis(seconds: Columns) -> tuple[float, float]:
+def _latency_axis(seconds: Columns, names: Sequence[str] = ("p50_ms", "p90_ms", "max_ms")) -> tuple[float, float]:
     """Return the ends of the log axis, in ms, with room above."""
-    values = [
-        value for name in ("p50_ms", "p90_ms", "max_ms") for value in seconds[name] if isinstance(value, float | int)
-    ]
+    values = [value for name in names for value in seconds[name] if isinstance(value, float | int)]
     if not values:
         return 0.1, 1.0
     low, high = min(values) * 0.8, max(values)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from stepbench.analysis.application import trigger_shares
 from stepbench.analysis.clock_check import clock_checks
 from stepbench.analysis.comparability import group_results, place_in_run
+from stepbench.analysis.trial_ratios import trial_replications
 from stepbench.analysis.verdicts import MOST_VERDICTS, describe_emulated, plan_verdicts, take_turns
 from stepbench.contracts.documents import EndedServers, Failure, SkippedTrials
 from stepbench.contracts.identity import trial_tag
@@ -104,6 +105,7 @@ def _over_trials(plan: Plan | None, specs: Sequence[TrialSpec], summary: RunSumm
         "verdicts": tuple(take_turns(verdicts, MOST_VERDICTS)),
         "media": medium_answers(trials, listed),
         "published_dags": dag_replications(specs, trials, listed),
+        "published_ratios": trial_replications(specs, trials),
         "not_compared": describe_emulated(trials, listed),
         "verdicts_left_out": max(0, len(verdicts) - MOST_VERDICTS),
     }

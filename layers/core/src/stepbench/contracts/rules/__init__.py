@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
-from stepbench.contracts.published import DAG_METRICS, INVOCATION_METRICS
+from stepbench.contracts.published import DAG_METRICS, INVOCATION_METRICS, WRITE_METRICS
 from stepbench.contracts.rules import experiments, load, values
 from stepbench.contracts.target import ETCD_QUOTA_GIB, DynamoDbTarget, EtcdTarget
 from stepbench.contracts.workload import Kind, ProductRecord
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.phase import Phase
+    from stepbench.contracts.published import Published
     from stepbench.contracts.trial import TrialFields
 
 
@@ -130,22 +131,13 @@ def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     windows = [window.name for phase in trial.phases for window in phase.all_windows()]
     known = ", ".join(f'"{name}"' for name in dict.fromkeys(windows))
     for index, published in enumerate(trial.published):
-        if published.metric == "ks" and not (isinstance(trial.target, DynamoDbTarget) and trial.target.same_sandbox):
-            message = "is ks, the clock check's distance, and this trial has no same_sandbox"
-            yield BrokenRule(f"published[{index}].metric", message, "Move it to the trial with same_sandbox: true.")
-        if published.metric in DAG_METRICS and not trial.dags:
-            message = f"is {published.metric}, which only dataflow has"
-            yield BrokenRule(f"published[{index}].metric", message, "Move it to a trial of dataflow.")
-        if published.metric in INVOCATION_METRICS and not any(phase.invoked for phase in trial.phases):
-            message = f"is {published.metric}, which only phases with invoked have"
-            yield BrokenRule(f"published[{index}].metric", message, "Move it to a trial with one, or remove it.")
-        if published.count is not None and trial.workload is None:
-            message = "belongs to the table of percentiles, which only operations have"
-            yield BrokenRule(f"published[{index}].count", message, "Remove it.")
+        for rule in _metric_rules(trial, published):
+            yield rule._replace(at=f"published[{index}].{rule.at}")
         if published.window is None and len(windows) > 1:
             message = "is missing, and there are several measured windows"
             yield BrokenRule(f"published[{index}].window", message, f"Name one of {known}.")
-        for field, name in (("window", published.window), ("over", published.over)):
+        own = published.over_trial is None
+        for field, name in (("window", published.window), ("over", published.over if own else None)):
             if name is None or windows.count(name) == 1:
                 continue
             if name in windows:
@@ -153,6 +145,25 @@ def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
             else:
                 message, remedy = "names no measured window", f"Name one of {known}, or remove it."
             yield BrokenRule(f"published[{index}].{field}", message, remedy)
+
+
+def _metric_rules(trial: TrialFields, published: Published) -> Iterator[BrokenRule]:
+    """A metric is one that the trial has."""
+    if published.metric == "ks" and not (isinstance(trial.target, DynamoDbTarget) and trial.target.same_sandbox):
+        message = "is ks, the clock check's distance, and this trial has no same_sandbox"
+        yield BrokenRule("metric", message, "Move it to the trial with same_sandbox: true.")
+    if published.metric in DAG_METRICS and not trial.dags:
+        message = f"is {published.metric}, which only dataflow has"
+        yield BrokenRule("metric", message, "Move it to a trial of dataflow.")
+    if published.metric in INVOCATION_METRICS and not any(phase.invoked for phase in trial.phases):
+        message = f"is {published.metric}, which only phases with invoked have"
+        yield BrokenRule("metric", message, "Move it to a trial with one, or remove it.")
+    if published.metric in WRITE_METRICS and (trial.workload is not None or trial.dags):
+        message = f"is {published.metric}, which only triggers have"
+        yield BrokenRule("metric", message, "Use p50: operations are scored by it.")
+    if published.count is not None and trial.workload is None:
+        message = "belongs to the table of percentiles, which only operations have"
+        yield BrokenRule("count", message, "Remove it.")
 
 
 TRIAL_RULES = (

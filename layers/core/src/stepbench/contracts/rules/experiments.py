@@ -315,6 +315,8 @@ def field_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     """What belongs to other experiments is refused, and a closed loop has to say how many executions it starts."""
     for field in _fields_set(trial, _OTHERS_FIELDS):
         yield BrokenRule(field, "has no meaning for dataflow", "Remove it.")
+    for field in _fields_set(trial.target, trial.target.trigger_fields):
+        yield BrokenRule(f"target.{field}", "is about triggers, and dataflow has none", "Remove it.")
     for index, phase in enumerate(trial.phases):
         if phase.closed is not None and phase.closed.operations is None:
             message = "is missing: how many executions the clients start, one after the other"

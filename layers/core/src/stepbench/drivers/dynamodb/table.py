@@ -25,7 +25,6 @@ _FIRST_POLL_S, _POLL_S = 0.02, 0.5
 """An emulator has done it by the first; each pause is twice as long as the last, up to the second."""
 SERVICE = "application-autoscaling"
 POLICY = "stepbench"
-STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
 
 
 class DynamoDbTable:
@@ -61,7 +60,8 @@ class DynamoDbTable:
     async def ensure(self, *, streamed: bool) -> dict[str, Any]:
         """Make it where it is missing, wait until it is active, and return it as described then."""
         if await self.describe() is None:
-            await self.call("create_table", **table_request(self._capacity, streamed=streamed))
+            stream = stream_of(self.target) if streamed else {}
+            await self.call("create_table", **table_request(self._capacity), **stream)
         return await self.until_active(streamed=streamed)
 
     async def until_active(self, *, streamed: bool) -> dict[str, Any]:
@@ -135,15 +135,18 @@ def _pauses_s() -> Iterator[float]:
         pause_s = min(2 * pause_s, _POLL_S)
 
 
-def table_request(capacity: Capacity, *, streamed: bool) -> dict[str, Any]:
-    """Return CreateTable's arguments, the name apart."""
-    stream = {"StreamSpecification": STREAM} if streamed else {}
+def stream_of(target: DynamoDbTarget) -> dict[str, Any]:
+    """Return the argument that turns the stream on."""
+    return {"StreamSpecification": {"StreamEnabled": True, "StreamViewType": target.stream_view.upper()}}
+
+
+def table_request(capacity: Capacity) -> dict[str, Any]:
+    """Return CreateTable's arguments, name and stream apart."""
     return {
         "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
         "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
         **_billing(capacity),
         **_warmth(capacity),
-        **stream,
     }
 
 

@@ -20,7 +20,7 @@ from stepbench.contracts.tasks import CheckClockInput, CheckClockOutput
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.aws import ANSWER_LIMIT_S, AwsAccess, error_code, limits_of
 from stepbench.drivers.dynamodb.items import ItemRequests, RowRequests
-from stepbench.drivers.dynamodb.table import STREAM, DynamoDbStore
+from stepbench.drivers.dynamodb.table import DynamoDbStore, stream_of
 from stepbench.drivers.preload import preload_keys, write_each
 from stepbench.drivers.protocol import in_turn
 from stepbench.drivers.receivers import build_receiver
@@ -73,7 +73,7 @@ class DynamoDbDriver(DynamoDbStore):
         if not table.get("StreamSpecification", {}).get("StreamEnabled"):
             async with self._aws.opened():
                 await preload_keys(self._spec, write_each(self._prepare_directly), self._clock, values=self._values)
-            await self._table.call("update_table", StreamSpecification=STREAM)
+            await self._table.call("update_table", **stream_of(self._table.target))
         if "LatestStreamArn" not in table:
             table = await self._table.until_active(streamed=True)
         await self._table.ensure_autoscaling()

@@ -1,7 +1,8 @@
 """
 S3: event notifications for one prefix of the stack's versioned bucket call `ReceiveEvents`.
 
-The prefix is the filter: keys of events that it is to hold back have another head.
+The prefix is the filter: keys of events that it is to hold back have another head. A suffix may be asked for beside it,
+which all keys have then.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.identity import matching_head
+from stepbench.contracts.target import S3Target
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.aws import ANSWER_LIMIT_S, AwsAccess, error_code
 from stepbench.drivers.preload import preload_keys, write_each
@@ -52,6 +54,8 @@ class S3Driver:
         self._bucket = settings.target_bucket
         self._receiver = build_receiver(spec, settings, clock)
         self._prefix = matching_head(spec.tag)
+        target = spec.offered.target
+        self._suffix = target.suffix if isinstance(target, S3Target) else ""
         self._aws = AwsAccess("s3", spec, settings, clock, answer_limit_s, bucket=self._bucket)
         self._values: PreparedValues | None = None
 
@@ -83,7 +87,7 @@ class S3Driver:
             async with self._aws.opened():
                 await preload_keys(self._spec, write_each(self.prepare_request), self._clock, values=self._values)
         events = DELETED if self._spec.offered.record.operation == "delete" else CREATED
-        entry = notification(self._spec.tag, self._prefix, self._receiver.arn, events)
+        entry = notification(self._spec.tag, self._prefix, self._receiver.arn, events, self._suffix)
         await self._aws.call(
             s3.put_bucket_notification_configuration,
             Bucket=self._bucket,
@@ -97,7 +101,7 @@ class S3Driver:
 
     def prepare_request(self, request: Request) -> PendingRequest:
         """Return a PUT or a DELETE of one object; in a versioned bucket that adds a delete marker with a version id."""
-        path = self._aws.path_prefix + s3_path(request.key)
+        path = self._aws.path_prefix + s3_path(request.key + self._suffix)
         return SignedRequest(
             self._aws.wire, _DELETE if request.kind is Kind.DELETE else _PUT, path, request.value, _object_written
         )
@@ -149,13 +153,14 @@ def _object_written(sending: HttpRequest, t2_ns: int, answer: HttpAnswer | None,
     return write_result(sending.exchange(t2_ns, answer, error), xml_error_code, VERSION_HEADER)
 
 
-def notification(tag: str, prefix: str, receiver_arn: str, events: str = CREATED) -> dict[str, Any]:
+def notification(tag: str, prefix: str, receiver_arn: str, events: str = CREATED, suffix: str = "") -> dict[str, Any]:
     """Return the bucket's entry for one trial, for puts or deletions alone: preparing and tear-down fire nothing."""
+    ends = [{"Name": "suffix", "Value": suffix}] if suffix else []
     return {
         "Id": f"stepbench-{tag}",
         "LambdaFunctionArn": receiver_arn,
         "Events": [events],
-        "Filter": {"Key": {"FilterRules": [{"Name": "prefix", "Value": prefix}]}},
+        "Filter": {"Key": {"FilterRules": [{"Name": "prefix", "Value": prefix}, *ends]}},
     }
 
 
