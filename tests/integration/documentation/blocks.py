@@ -27,6 +27,7 @@ NO_COMMANDS = {
     "tools/cli     ": "the map of rooms, which tests/layout/test_imports.py compares with the order of imports",
     "offered  = sent+unsent": "a definition; records that obey it: tests/integration/stages/test_after_load.py",
     '{"stepbench.t4"': "the measuring layer's lines, which tests/unit/records/formats/test_function_lines.py reads",
+    "fields @timestamp": "a query of CloudWatch Logs Insights, which nothing here parses",
     "flowchart LR": "a drawing; Mermaid's parser is not among the tools",
     "flowchart TB": "drawings that tests/unit/tools/documents/test_pages.py compares with what is generated",
 }

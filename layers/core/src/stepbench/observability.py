@@ -130,7 +130,7 @@ def annotate(**values: str | int) -> None:
     """Add annotations, by which traces are found, to those of this invocation; nothing where X-Ray samples it not."""
     if is_sampled(os.environ):
         for name, value in values.items():
-            _tracer().put_annotation(name, value)  # type: ignore[arg-type] -- an int is a Number
+            _tracer().put_annotation(name, value)  # type: ignore[arg-type]
 
 
 @lru_cache
