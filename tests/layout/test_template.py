@@ -267,7 +267,10 @@ def test_the_environment_is_what_settings_read() -> None:
     of_copies = {"MEASURING_LAYER_ARN", "INVOKE_FAILURES_QUEUE_ARN"}
     preparing = TEMPLATE["Resources"]["PrepareTargetFunction"]["Properties"]["Environment"]["Variables"]
     assert {name for name, value in preparing.items() if value} == of_copies
-    elsewhere = of_lambda | of_host | of_prices | of_failures | of_copies
+    concluding = TEMPLATE["Resources"]["ConcludeRunFunction"]["Properties"]["Environment"]["Variables"]
+    of_results = {name for name, value in concluding.items() if value}
+    assert of_results == {"RESULT_METRICS"}
+    elsewhere = of_lambda | of_host | of_prices | of_failures | of_copies | of_results
     assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - elsewhere
 
 
