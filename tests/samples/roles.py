@@ -28,7 +28,7 @@ _ARNS = {
 _REFERENCE_IS_ARN = {MACHINE}
 OWN_FUNCTION, OWN_ROLE = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:orders", f"arn:aws:iam::{ACCOUNT}:role/orders"
 """The one function that plans may measure, and its role: see `tests.end_to_end.own_function`."""
-MEASURED = "MeasuredFunction"
+MEASURED = "MeasuredRole"
 """Stands for the role of a function that is measured, to which its owner has attached `MeasuringPolicy`."""
 _PARAMETERS = {"MeasuredFunctions": [OWN_FUNCTION], "MeasuredRoles": [OWN_ROLE]}
 _PSEUDO = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::URLSuffix": "amazonaws.com"}

@@ -381,5 +381,9 @@ def _not_seen(roles: Roles) -> Iterator[Call]:
     )
     yield Call("RenderReportFunction", "dynamodb:Query", f"{roles.arn('RunsTable')}/index/by-plan", why)
     yield Call("ConcludeRunFunction", "states:StartExecution", roles.arn("BenchmarkStateMachine"), why)
+    why = "a plan whose rows are in the bucket, or are missing there: stages/validate_plan.py"
+    rows = roles.arn("ResultsBucket")
+    yield Call("ValidatePlanFunction", "s3:GetObject", f"{rows}/values/rows.jsonl", why)
+    yield Call("ValidatePlanFunction", "s3:ListBucket", rows, why, {"s3:prefix": "values/rows.jsonl"})
     why = "deletions for a target with same_sandbox: stages/check_clock.py"
     yield Call("CheckClockFunction", "dynamodb:DeleteItem", _TARGET_TABLE, why)

@@ -99,10 +99,9 @@ def log_keys(event: Mapping[str, Any]) -> dict[str, Any]:
 
 def trace_keys(event: Mapping[str, Any]) -> dict[str, str | int]:
     """Return the annotations that an event gives: `run`, `trial` and, of a stage of one, `phase`."""
-    item = event.get("item")
-    keys = log_keys(event)
-    found = {"run": keys.get("run_id"), "trial": keys.get("trial"), "phase": event.get("phase")}
-    found["phase"] = item.get("phase") if isinstance(item, dict) else found["phase"]
+    item, keys = event.get("item"), log_keys(event)
+    phase = item.get("phase") if isinstance(item, dict) else event.get("phase")
+    found = {"run": keys.get("run_id"), "trial": keys.get("trial"), "phase": phase}
     return {name: value for name, value in found.items() if isinstance(value, str | int)}
 
 

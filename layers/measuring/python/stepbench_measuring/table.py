@@ -41,7 +41,7 @@ _TYPE, _TARGET = "application/x-amz-json-1.0", "DynamoDB_20120810.PutItem"
 
 
 class Credentials(NamedTuple):
-    """Of the function's role; the token may be empty."""
+    """The keys of the function's role. The token is empty where they are permanent."""
 
     key: str
     secret: str

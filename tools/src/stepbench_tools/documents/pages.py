@@ -2,8 +2,8 @@
 The generated parts of pages: drawings of the state machines, presets by question, costs, parameters, columns of files.
 
 `python -m stepbench_tools.documents.pages docs/console.md …` writes them anew, between marks in the pages; tests hold
-the pages against them. The drawings are Mermaid's flow charts, which GitHub renders, in
-the reader's own theme, and which show in a diff what has changed.
+the pages against them. The drawings are Mermaid's flow charts, which GitHub renders, in the reader's own theme, and
+which show in a diff what has changed.
 """
 
 from __future__ import annotations

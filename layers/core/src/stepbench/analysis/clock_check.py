@@ -130,24 +130,14 @@ def _replication(
     ours, after_ack = (_distance(comparison.ks) for comparison in comparisons)
     for published in spec.offered.published:
         if published.metric == "ks" and published.window in {None, sample.window}:
-            yield Replication(
-                metric="ks",
-                window=sample.window,
-                phase=sample.phase,
-                published=published.number,
-                unit="d",
-                bound=published.bound,
-                source=published.source,
-                note=published.note,
-                ours=ours,
-                ours_after_ack=after_ack,
-                ratio=_over(ours, published.number),
-                ratio_after_ack=_over(after_ack, published.number),
-            )
+            found = Replication.of(published, ours, after_ack, window=sample.window, phase=sample.phase)
+            ratios = {"ratio": _alone(found.ratio), "ratio_after_ack": _alone(found.ratio_after_ack)}
+            yield found.model_copy(update=ratios)
 
 
-def _over(ours: Estimate, published: float) -> Estimate:
-    return ours.over(published) if ours.value is None else ours.over(published).model_copy(update={"reason": STATISTIC})
+def _alone(ratio: Estimate | None) -> Estimate | None:
+    """Return a ratio without the p-value and sizes that its distance has."""
+    return ratio.model_copy(update={"reason": STATISTIC}) if ratio and ratio.value is not None else ratio
 
 
 def _distance(ks: Ks | None) -> Estimate:

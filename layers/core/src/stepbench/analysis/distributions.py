@@ -199,23 +199,15 @@ def _replication(
     twice = arrives and published.unit in {"ms", "ratio"} and published.metric not in WRITE_METRICS
     after_ack = _ours(published, ours, base, after_ack=True) if twice else None
     over_words = f"{published.over_metric or published.metric} of {over[1]}" if published.ratio else ""
-    return Replication(
-        metric=published.metric,
+    return Replication.of(
+        published,
+        own,
+        after_ack,
         window=place[1],
         phase=place[0],
         over=over_words,
-        published=published.number,
-        published_to=published.to,
-        unit=published.unit,
         published_count=published.count,
         count=ours.count_to(own) if ours and published.count else None,
-        bound=published.bound,
-        source=published.source,
-        note=published.note,
-        ours=own,
-        ours_after_ack=after_ack,
-        ratio=published.score(own),
-        ratio_after_ack=None if after_ack is None else published.score(after_ack),
     )
 
 

@@ -54,21 +54,13 @@ def _replication(spec: TrialSpec, published: Published, over_trial: str, groups:
     sides = (trial, window, published.metric), (over_trial, over, over_metric)
     ours = _ratio(sides, groups, after_ack=False)
     after_ack = _ratio(sides, groups, after_ack=True) if measure_of(spec.plan.experiment).arrives else None
-    return TrialReplication(
-        metric=published.metric,
+    return TrialReplication.of(
+        published,
+        ours,
+        after_ack,
         window=window,
         phase=phase,
         over=f"{over_metric} of {over_trial}{'' if over == window else f', {over}'}",
-        published=published.number,
-        published_to=published.to,
-        unit="ratio",
-        bound=published.bound,
-        source=published.source,
-        note=published.note,
-        ours=ours,
-        ours_after_ack=after_ack,
-        ratio=published.score(ours),
-        ratio_after_ack=None if after_ack is None else published.score(after_ack),
         trial=trial,
         over_trial=over_trial,
         emulated=tuple(name for name in (trial, over_trial) if any(run.emulated for run in groups.get(name, ()))),

@@ -55,6 +55,7 @@ def list_presets(settings: Settings) -> PlanList:
     for question in questions():
         for name in question.presets:
             plan, trials = parse_expanded(find_preset(name))
+            to_set = tuple(problem.path for problem in placeholder_problems(trials))
             known = expected([trial.plan for trial in trials], settings, aborts=plan.abort_on_fail)
             found.append(
                 PlanInfo(
@@ -64,7 +65,7 @@ def list_presets(settings: Settings) -> PlanList:
                     events=known.events,
                     expected_s=known.expected_s,
                     estimate_usd=known.estimate_usd,
-                    to_set=(to_set := tuple(problem.path for problem in placeholder_problems(trials))),
+                    to_set=to_set,
                     refused=_refusal(plan, trials, settings, to_set),
                 )
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field
 
@@ -12,6 +12,8 @@ from stepbench.contracts.published import PublishedUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from stepbench.contracts.published import Published
 
 
 class Utilisation(Contract):
@@ -132,6 +134,32 @@ class Replication(Contract):
     ours_after_ack: Estimate | None = Field(description="From t4 - t2. None for operations.")
     ratio: Estimate
     ratio_after_ack: Estimate | None
+
+    @classmethod
+    def of(cls, published: Published, ours: Estimate, ours_after_ack: Estimate | None, **place: Any) -> Self:  # noqa: ANN401 -- each checked by its field
+        """
+        Set ours beside a published number.
+
+        Args:
+            published: what the plan says of it.
+            ours: ours, in its unit.
+            ours_after_ack: the same without the write's time; None where there is no such reading.
+            place: the other fields, such as the window.
+        """
+        return cls(
+            metric=published.metric,
+            published=published.number,
+            published_to=published.to,
+            unit=published.unit,
+            bound=published.bound,
+            source=published.source,
+            note=published.note,
+            ours=ours,
+            ours_after_ack=ours_after_ack,
+            ratio=published.score(ours),
+            ratio_after_ack=None if ours_after_ack is None else published.score(ours_after_ack),
+            **place,
+        )
 
 
 class TrialReplication(Replication):

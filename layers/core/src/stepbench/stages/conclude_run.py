@@ -63,24 +63,17 @@ def conclude_run(task: ConcludeRunInput, services: Services) -> ConcludeRunOutpu
     if run is not None and not run.ended:
         if task.report is None:
             render_partial(run, task.cause, services)
-        changes = {"state": state, "finished_at": services.now(), **_result(task, services)}
+        summary = services.runs.find_model(layout.run_key(task.run_id, "summary.json"), RunSummary)
+        changes = {"state": state, "finished_at": services.now(), **_result(task, summary)}
         ended = RunRecord.model_validate({**run.model_dump(), **changes})
         announce(RUN_SUCCEEDED if state == "succeeded" else RUN_FAILED, ended, services)
         _announce_regressions(task, ended, services)
         closed = services.register.change(task.run_id, GOING_ON, **changes)
         if closed is not None:
             put_spent(closed.spent_usd, closed.team, services.settings)
-            _put_results(task.run_id, services)
+            if services.settings.result_metrics and summary is not None:
+                put_results(summary, services.settings)
     return ConcludeRunOutput(state=state, admitted=leave(task.run_id, services))
-
-
-def _put_results(run_id: str, services: Services) -> None:
-    """Write the run's numbers as metrics, if the stack wants them and there are any."""
-    if not services.settings.result_metrics:
-        return
-    summary = services.runs.find_model(layout.run_key(run_id, "summary.json"), RunSummary)
-    if summary is not None:
-        put_results(summary, services.settings)
 
 
 def _announce_regressions(task: ConcludeRunInput, run: RunRecord, services: Services) -> None:
@@ -112,9 +105,8 @@ def _state(task: ConcludeRunInput) -> RunState:
     return next((state for state in ENDED_STATES if state == status), "failed")
 
 
-def _result(task: ConcludeRunInput, services: Services) -> dict[str, Any]:
+def _result(task: ConcludeRunInput, summary: RunSummary | None) -> dict[str, Any]:
     """Return what the register says of a run's result: what the report says, or why there is none."""
-    summary = services.runs.find_model(layout.run_key(task.run_id, "summary.json"), RunSummary)
     cost = summary.cost_usd if summary else None
     spent = {"actual_usd": cost.actual, "charged_usd": cost.charged} if cost else {}
     if task.report is None:

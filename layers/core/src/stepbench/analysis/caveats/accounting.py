@@ -158,15 +158,12 @@ def _describe_failed_invocations(evidence: Evidence, function: str) -> str:
 def find_duplicates(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report events that were delivered or sent more than once."""
     duplicates, twice = findings.total("duplicates"), evidence.joined.sent_twice
-    if not measure_of(evidence.spec.offered.experiment).arrives:
+    arrives = measure_of(evidence.spec.offered.experiment).arrives
+    if not arrives or evidence.joined.processing is not None:  # what it processed again has a caveat of its own
+        noun, kept = ("event", "earliest arrival counts") if arrives else ("operation", "earlier attempt's count")
         if twice:
-            text = f"{counted(twice, 'operation', 'was', 'were')} sent by two attempts of a writer."
-            yield Caveat(kind="duplicates", text=text, remedy="The earlier attempt's count; look why it was repeated.")
-        return
-    if evidence.joined.processing is not None:  # what it processed again has a caveat of its own
-        if twice:
-            text = f"{counted(twice, 'event', 'was', 'were')} sent by two attempts of a writer."
-            yield Caveat(kind="duplicates", text=text, remedy="The earliest arrival counts; look why it was repeated.")
+            text = f"{counted(twice, noun, 'was', 'were')} sent by two attempts of a writer."
+            yield Caveat(kind="duplicates", text=text, remedy=f"The {kept}; look why it was repeated.")
         return
     if duplicates or twice:
         retried = findings.total("retried")

@@ -170,12 +170,7 @@ class FunctionCopy:
 
     async def _make(self) -> None:
         configuration, code = await (self._of_function() if self._wanted.name else self._of_package())
-        variables = {"STEPBENCH_TRIAL": self._spec.tag, "STEPBENCH_IDENTITY": self._identity()}
-        if self._wanted.records == "table":
-            endpoint = (await self._aws.client("dynamodb")).meta.endpoint_url
-            variables["STEPBENCH_RESULTS_TABLE"] = f"{endpoint.rstrip('/')}/{self._settings.results_table}"
-        if self._wanted.times == "platform":
-            variables = {}
+        variables = await self._variables()
         request = copy_request(configuration, self._wanted, self._settings.measuring_layer_arn, variables)
         await self._unless_there("logs", "create_log_group", logGroupName=self._log_group)
         await self._aws.ask("put_retention_policy", "logs", logGroupName=self._log_group, retentionInDays=_LOG_DAYS)
@@ -188,6 +183,16 @@ class FunctionCopy:
             Tags={TRIAL_TAG: self._spec.tag},
             **request,
         )
+
+    async def _variables(self) -> dict[str, str]:
+        """Return the variables that the measuring layer reads; none where Lambda's own lines have the times."""
+        if self._wanted.times == "platform":
+            return {}
+        variables = {"STEPBENCH_TRIAL": self._spec.tag, "STEPBENCH_IDENTITY": self._identity()}
+        if self._wanted.records == "table":
+            endpoint = (await self._aws.client("dynamodb")).meta.endpoint_url
+            variables["STEPBENCH_RESULTS_TABLE"] = f"{endpoint.rstrip('/')}/{self._settings.results_table}"
+        return variables
 
     def _identity(self) -> str:
         """Return the attribute of an item in which DynamoDB's events have their identity; "" where keys alone do."""
@@ -213,8 +218,8 @@ class FunctionCopy:
         at = f"{region}:{account}"
         group = f"arn:{partition}:logs:{at}:log-group:{self._log_group}"
         table = f"arn:{partition}:dynamodb:{at}:table/{self._settings.target_table_prefix}{self._spec.tag}"
-        results = f"arn:{partition}:dynamodb:{at}:table/{self._settings.results_table}"
-        results = results if self._wanted.records == "table" else ""
+        tabled = self._wanted.records == "table"
+        results = f"arn:{partition}:dynamodb:{at}:table/{self._settings.results_table}" if tabled else ""
         denied = []
         queues = (self._settings.invoke_failures_queue_arn, self.failures_arn)
         for resource, actions in needed_rights(self._spec.offered.target.store, group, table, queues, results).items():
@@ -226,8 +231,8 @@ class FunctionCopy:
             except TargetUnavailableError:
                 logger.info("the rights of %s cannot be asked for", role_arn)
                 return
-            results = answer["EvaluationResults"]
-            denied += [one["EvalActionName"] for one in results if one["EvalDecision"] != "allowed"]
+            judged = answer["EvaluationResults"]
+            denied += [one["EvalActionName"] for one in judged if one["EvalDecision"] != "allowed"]
         if denied:
             message = f"has the role {role_arn}, which may not {', '.join(denied)} for a copy"
             remedy = "Attach the stack's MeasuringPolicy (an output) to the role."

@@ -114,12 +114,7 @@ def memory_sweeps(summary: RunSummary) -> tuple[MemorySweep, ...]:
     rows.sort(key=lambda row: listed.index(row.result.threshold))
     judge = summary.judge if summary.judge and summary.judge.statistic in THRESHOLD_QUANTILES else MEDIAN
     several = len(found) > 1
-    return tuple(
-        _sweep(members, judge, rows, several=several)._replace(
-            unmeasured=tuple(sorted(planned[_others(members[0].trial)] - {group.point[MEMORY] for group in members}))
-        )
-        for members in found
-    )
+    return tuple(_sweep(members, judge, rows, planned[_others(members[0].trial)], several=several) for members in found)
 
 
 def _others(trial: TrialSummary) -> tuple[str, ...]:
@@ -127,7 +122,9 @@ def _others(trial: TrialSummary) -> tuple[str, ...]:
     return trial.base, *(f"{path}={value!r}" for path, value in sorted(trial.point.items()) if path != MEMORY)
 
 
-def _sweep(members: Sequence[TrialGroup], judge: Judge, rows: Sequence[ThresholdRow], *, several: bool) -> MemorySweep:
+def _sweep(
+    members: Sequence[TrialGroup], judge: Judge, rows: Sequence[ThresholdRow], planned: set[int], *, several: bool
+) -> MemorySweep:
     settings = [_setting(group, judge, rows) for group in members]
     first = members[0]
     titles = [first.trial.base or first.trial.store]
@@ -136,7 +133,8 @@ def _sweep(members: Sequence[TrialGroup], judge: Judge, rows: Sequence[Threshold
     titles += [f"{shorten_path(path, others)} = {format_value(first.point[path])}" for path in others]
     emulated = any(_is_emulated(run.trial) for group in members for run in group.runs)
     ordered = tuple(sorted(settings, key=lambda each: each.memory_mib))
-    return MemorySweep(", ".join(titles) if several else "", judge, ordered, emulated, ())
+    unmeasured = tuple(sorted(planned - {each.memory_mib for each in settings}))
+    return MemorySweep(", ".join(titles) if several else "", judge, ordered, emulated, unmeasured)
 
 
 def _is_emulated(trial: TrialSummary) -> bool:

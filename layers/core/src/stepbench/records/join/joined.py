@@ -36,14 +36,13 @@ class Joined:
     are Lambda's retries. late: the first came after `limit_ns`, and somebody watched. disorder: it arrived after an
     event of the same writer that stands later in the schedule. watch_gap: nobody watched when it was acknowledged, so
     its t4 is when the watch was taken up again. unpaired: see `records.join.pairing`.
-    item: with which it came first, a row of the trial's `ItemColumns`,
-    where batches were asked for.
+    item: with which it came first, a row of the trial's `ItemColumns`, where batches were asked for.
 
     processing: when a measured function was done with each; None of a trial without one.
 
     lateness_ns, service_ns: t1 - t0 and t2 - t1, 0 where the event was not sent or has no row. first_arrivals: of which
-    times are kept as t4 - t0. The times themselves are worked out when they are asked for: of a whole trial
-    they are 8 bytes an event, so `parts` and `part` are the way to go through them.
+    times are kept as t4 - t0. The times themselves are worked out when they are asked for: of a whole trial they are 8
+    bytes an event, so `parts` and `part` are the way to go through them.
 
     extras: what only operations have, columns by name as in `records.formats.columns.Rows`; 0 where there is none.
 
