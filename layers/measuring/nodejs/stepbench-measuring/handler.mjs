@@ -87,7 +87,7 @@ function begin(t4, event, context) {
 // Put all lines into the results table where the trial asks for that, and something can wait for it; return what is to
 // be waited for. Else write those that are left.
 function finish(t5, { common, records, begun }, context, waits, error, result) {
-  const lines = endLines(common, t5, error, result, records);
+  const lines = endLines(common, t5, error || refused(result), result, records);
   const print = () => lines.forEach(write);
   if (!table || !waits) return print();
   const remainingMs = attempt(() => context.getRemainingTimeInMillis()) ?? 0;
@@ -106,9 +106,23 @@ function typeOf(error) {
   const stack = attempt(() => error.stack);
   if (typeof stack !== 'string') return typeof error;
   if (stack.includes(HERE)) {
-    error.stack = stack.split('\n').filter((frame) => !frame.includes(HERE)).join('\n');
+    const frames = stack.split('\n').filter((frame) => !frame.includes(HERE));
+    attempt(() => {
+      error.stack = frames.join('\n'); // not of one that is frozen
+    });
   }
-  return String(error.name);
+  return String(error.name ?? '') || 'Error';
+}
+
+// The type of the error that the runtime reports of a result which it cannot encode; '' of any other.
+function refused(result) {
+  if (typeof result !== 'object' && typeof result !== 'bigint') return '';
+  try {
+    JSON.stringify(result);
+    return '';
+  } catch {
+    return 'Runtime.JSONStringifyError';
+  }
 }
 
 function call(t4, event, context, callback) {

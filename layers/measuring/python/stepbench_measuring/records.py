@@ -96,7 +96,7 @@ def failed_items(result: Any, records: list[str]) -> list[str] | None:  # noqa: 
     items = result["batchItemFailures"]
     if items is None:
         return []
-    if not isinstance(items, list):
+    if not isinstance(items, (list, tuple)):
         return [""]
     found = [item.get("itemIdentifier") if isinstance(item, dict) else "" for item in items]
     texts = [text if isinstance(text, str) else "" for text in found]

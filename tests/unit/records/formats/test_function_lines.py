@@ -128,11 +128,23 @@ def test_the_records_of_a_large_batch_come_behind_the_handler_in_any_order() -> 
         '{"stepbench.t4": {"trial',
         '{"stepbench.t4": {}, "other": 1}',
         _line("t5", t5=-1),
+        _line("t5", t5=2**63),
+        _line("t4", sandbox="s", batch=0, init_ns=2**63),
+        _line("t4", sandbox="s", batch=0, request="r" * 1_000),
+        _line("t5", t5=T5, error="\ud800"),
+        _line("t5", t5=T5) + " and more",
     ],
 )
 def test_other_lines_are_none(message: str) -> None:
     """The user's code prints into the same log, whatever it likes."""
     assert parse_line(message) is None
+
+
+def test_what_stands_before_a_line_is_passed_over() -> None:
+    """A part of a line of the function's own, whatever it is, or what a logger puts before each text."""
+    line = _line("t5", t5=T5)
+    for before in (".", "2023-11-14T22:13:20.000Z\tr-1\tINFO\t", line, '{"stepbench.t4": '):
+        assert parse_line(before + line) == parse_line(line) is not None
 
 
 def test_lines_of_another_trial_are_not_taken() -> None:
