@@ -120,6 +120,7 @@ def test_both_stamps_lie_around_the_handlers_own(measured: Callable[..., Sandbox
         assert begun["init_ns"] > 0
         assert re.fullmatch("[0-9a-f]{12}", begun["sandbox"])
         assert (begun["trial"], begun["request"], ended["t4"]) == (REF.tag, "r-1", begun["t4"])
+        assert begun["t4"] < ended["called"] <= ended["t5"]
 
 
 @pytest.mark.parametrize("runtime", SOURCES)

@@ -106,12 +106,13 @@ def handler(event: Any, context: Any) -> Any:  # noqa: ANN401 -- whatever the fu
     """Stamp t4, call the function's own handler, stamp t5; nothing decorates this, since t4 has to come first."""
     t4_ns = time_ns()
     invocation = _begin(t4_ns, event, context)
+    called_ns = time_ns()
     try:
         result = MEASURED(event, context)
     except BaseException as error:
-        _end(time_ns(), invocation, context, type(error).__name__, None)
+        _end((called_ns, time_ns()), invocation, context, type(error).__name__, None)
         raise
-    _end(time_ns(), invocation, context, "", result)
+    _end((called_ns, time_ns()), invocation, context, "", result)
     return result
 
 
@@ -128,16 +129,20 @@ def _begin(t4_ns: int, event: Any, context: Any) -> Invocation | None:  # noqa: 
         return None
 
 
-def _end(t5_ns: int, invocation: Invocation | None, context: Any, error: str, result: Any) -> None:  # noqa: ANN401 -- see handler
-    """Put all lines into the results table where the trial asks for that; else write those that are left."""
+def _end(times: tuple[int, int], invocation: Invocation | None, context: Any, error: str, result: Any) -> None:  # noqa: ANN401 -- see handler
+    """
+    Put all lines into the results table where the trial asks for that; else write those that are left.
+
+    times: when the handler was called, and t5.
+    """
     with contextlib.suppress(Exception):  # see _begin
         if invocation is None:
             return
-        lines = end_lines(invocation.common, t5_ns, error or _refused(result), result, invocation.records)
+        lines = end_lines(invocation.common, times, error or _refused(result), result, invocation.records)
         with contextlib.suppress(Exception):  # whatever it is, the lines are written
             if TABLE is not None:
                 limit_s = TABLE.limit_s(context.get_remaining_time_in_millis())
-                if TABLE.put(t5_ns, context.aws_request_id, [invocation.begun, *lines], limit_s):
+                if TABLE.put(times[1], context.aws_request_id, [invocation.begun, *lines], limit_s):
                     return
         for line in lines:
             _write(line)

@@ -57,9 +57,15 @@ class Begin(Line):
 
 
 class End(Line):
-    """The handler has returned, or raised an `error`; `failed`: what its partial batch response lists."""
+    """
+    The handler has returned, or raised an `error`.
+
+    called: when it was called, behind what the layer does first; without it, at t4. failed: what its partial batch
+    response lists.
+    """
 
     t5: Ns
+    called: Ns = 0
     error: ForeignText = ""
     failed: tuple[str, ...] | None = None
 
@@ -163,6 +169,7 @@ def item_of(tag: str, invocation: Invocation) -> dict[str, Any] | None:
         "batch": begin.batch,
         "source": FUNCTION,
         "t3_resolution_ns": T3_RESOLUTION_NS[delivery.store],
+        "called_ns": end.called if end and begin.t4 <= end.called <= end.t5 else begin.t4,
         "t5_ns": end.t5 if end else 0,
         "failed_from": _failed_from(begin, end, records),
         "error": end.error if end else "",
