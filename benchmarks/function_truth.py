@@ -156,7 +156,7 @@ def _compare(summary: dict[str, Any], seen: list[dict[str, Any]]) -> dict[str, A
     by_request: dict[str, list[dict[str, Any]]] = {}
     for one in sorted(seen, key=lambda each: each["t4"]):
         by_request.setdefault(one["request"], []).append(one)
-    begins, ends, wrong = [], [], 0
+    begins, calls, ends, wrong = [], [], [], 0
     for request, items in stored.items():
         own = by_request.pop(request, [])
         if len(own) != len(items):
@@ -164,6 +164,7 @@ def _compare(summary: dict[str, Any], seen: list[dict[str, Any]]) -> dict[str, A
             continue
         for item, one in zip(sorted(items, key=lambda each: each["t4"]), own, strict=True):
             begins.append((item["t4"] - one["t4"]) / 1e6)
+            calls.append((item["called"] - one["t4"]) / 1e6)
             ends.append((item["t5"] - one["t5"]) / 1e6)
             wrong += item["error"] != one["error"] or (
                 one["failed"] is not None and item["partly"] != bool(one["failed"])
@@ -174,6 +175,7 @@ def _compare(summary: dict[str, Any], seen: list[dict[str, Any]]) -> dict[str, A
         "unmatched": wrong + len(by_request),
         "t4_p50_ms": statistics.median(begins),
         "t4_worst_ms": max(begins, key=abs),
+        "called_p50_ms": statistics.median(calls),
         "t5_p50_ms": statistics.median(ends),
         "t5_worst_ms": max(ends, key=abs),
         "errors": sum(bool(one["error"]) for one in seen),
@@ -194,6 +196,7 @@ def _items(tag: str) -> dict[str, list[dict[str, Any]]]:
         parsed = parse_item(item)
         partly = int(item["failed_from"]) < int(item["batch"]) and not item["error"]
         fields = {"t4": int(str(item["sk"]).rpartition("#")[2]), "t5": int(item["t5_ns"])}
+        fields["called"] = int(item["called_ns"])
         found.setdefault(parsed.request_id, []).append({**fields, "error": str(item["error"]), "partly": partly})
     return found
 

@@ -5,8 +5,8 @@ What the measuring layer costs a function: an invocation with it beside the same
 
 Both sandboxes are processes as the embedded run starts them, under a Runtime API in this process, and take turns
 invocation by invocation. The bare one has a wrapper, too, which does nothing: here a wrapper costs a second start of an
-interpreter, which it does not on Lambda. Cold is from the start of the process to the first answer. What a handler's
-time (t5 - t4) holds of the layer is its time for a handler that does nothing.
+interpreter, which it does not on Lambda. Cold is from the start of the process to the first answer. What lies between t4
+and the handler is the layer's, and no part of handler time.
 """
 
 from __future__ import annotations
@@ -120,13 +120,13 @@ def cold_ms(setting: Setting, event: object, count: int) -> tuple[float, float]:
     return statistics.median(times), max(times)
 
 
-def handler_us(sandbox: Sandbox, event: object, count: int) -> tuple[float, float]:
-    """Return p50 and p99 of t5 - t4 of a handler that does nothing, in µs."""
+def before_us(sandbox: Sandbox, event: object, count: int) -> tuple[float, float]:
+    """Return p50 and p99 of the time from t4 to the handler's call, in µs."""
     times: list[float] = []
     for _ in range(count):
         result, _ = call(sandbox, event)
         fields = dict(measured_lines(result.logs.splitlines()))["stepbench.t5"]
-        times.append((fields["t5"] - fields["t4"]) / 1e3)
+        times.append((fields["called"] - fields["t4"]) / 1e3)
     return quantiles(times)
 
 
@@ -142,8 +142,8 @@ def cases_of(runtime: str, archive: bytes, folder: Path, asked: argparse.Namespa
         own, other = (partial(warm_us, sandbox, event, warm) for sandbox in sandboxes)
         measures = [Measure("p50", "µs"), Measure("p99", "µs")]
         figures = rounds.compare(measures, own, other, asked.rounds)
-        held = [handler_us(sandboxes[0], event, warm) for _ in range(asked.rounds)]
-        names = ("in handler time, p50", "in handler time, p99")
+        held = [before_us(sandboxes[0], event, warm) for _ in range(asked.rounds)]
+        names = ("from t4 to the handler, p50", "from t4 to the handler, p99")
         shares = (
             Figure(name=name, unit="µs", ours=tuple(each[place] for each in held)) for place, name in enumerate(names)
         )

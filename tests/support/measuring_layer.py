@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+BEGIN = '{"stepbench.'
+"""What the layer's lines begin with; what the function has printed without an end of line stands before."""
 SOURCE = Path(__file__).parents[2] / "layers/measuring"
 
 
@@ -46,5 +48,5 @@ def zipped(files: Mapping[str, str], mode: int = 0o644) -> bytes:
 
 def measured_lines(messages: list[str]) -> list[tuple[str, dict[str, Any]]]:
     """Return the names and fields of the layer's lines among others."""
-    found = [json.loads(message) for message in messages if message.startswith('{"stepbench.')]
+    found = [json.loads(message[message.index(BEGIN) :]) for message in messages if BEGIN in message]
     return [next(iter(line.items())) for line in found]

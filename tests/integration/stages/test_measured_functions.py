@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,20 @@ def _trials(*names: str, times: str = "layer") -> tuple[Expanded, ...]:
     trials = [{"name": f"t{n}", "target": {"store": "s3", "function": {"name": name, "times": times}}, "phases": phases}
               for n, name in enumerate(names)]  # fmt: skip
     return parse_expanded({"name": "plan", "trials": trials})[1]
+
+
+def test_a_stack_whose_name_leaves_no_room_for_copies_is_refused(services: Services) -> None:
+    """Lambda's names have 64 letters; each trial would fail while it is prepared."""
+    named = replace(services, settings=services.settings.model_copy(update={"function_prefix": "a" * 40}))
+
+    with pytest.raises(PlanError) as refused:
+        check_functions(_trials("orders"), named)
+
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.remedy) == (
+        "trials[0].target.function",
+        "Deploy the stack under a name of at most 39 letters.",
+    )
 
 
 def test_each_that_cannot_be_measured_is_named_once_with_its_place(services: Services) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from tests.samples.services import stored_trial
@@ -14,6 +14,7 @@ from tests.support.measuring_layer import zipped
 from stepbench.stages.orphaned_copies import remove_orphaned_copies
 
 if TYPE_CHECKING:
+    from stepbench.records.storage.trial_table import Lease, TrialTable
     from stepbench.services import Services
 
 pytestmark = pytest.mark.emulator
@@ -32,6 +33,27 @@ def _make(services: Services, name: str, tag: str) -> None:
         Code={"ZipFile": code},
         Tags={"stepbench:trial": tag},
     )
+
+
+def test_what_a_trial_makes_while_leases_are_looked_at_stays(services: Services) -> None:
+    """Its lease was taken after the first look, and its code is there before its function."""
+    trial = stored_trial(services)
+    key = f"functions/copies/{trial.tag}.zip"
+
+    class Beginning:
+        """The table, with a trial that begins behind the first look at its leases."""
+
+        def leases(self) -> list[Lease]:
+            found = services.table.leases()
+            services.table.take_lease("s3#bucket", trial, "arn", time.time_ns())
+            services.runs.put_bytes(key, b"code")
+            return found
+
+        def left(self) -> list[Lease]:
+            return services.table.left()
+
+    remove_orphaned_copies(replace(services, table=cast("TrialTable", Beginning())))
+    assert services.runs.find_bytes(key) == b"code"
 
 
 def test_only_copies_that_no_trial_holds_are_removed(services: Services) -> None:

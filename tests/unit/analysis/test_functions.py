@@ -8,14 +8,26 @@ import numpy as np
 from tests.samples.estimates import present
 from tests.samples.finished_trials import PHASES, AnalysedTrial
 
-from stepbench.analysis.functions import describe_batches
+from stepbench.analysis.functions import describe_batches, summarise_functions
 from stepbench.contracts.invocations import BatchCount
+from stepbench.records.formats.second_sources import ReportPage, parse_reports
 
 WINDOWS = [{"name": "early", "from_s": 0, "to_s": 2.75}, {"name": "late", "from_s": 2.75, "to_s": 10}]
 SINGLES, TENS = (
     [range(number, number + 1) for number in range(50)],
     [range(first, first + 10) for first in range(50, 200, 10)],
 )
+
+
+def test_a_retry_under_its_first_try_s_request_id_is_an_invocation_of_its_own() -> None:
+    """Lambda bills it. A log that is read twice has the same lines."""
+    report = "REPORT RequestId: a\tDuration: 100.00 ms\tBilled Duration: 100 ms\tMemory Size: 1024 MB"
+    lines = parse_reports([{"message": report, "timestamp": minute * 60_000} for minute in range(3)])
+    page = ReportPage(function="MeasuredFunction", lines=lines)
+
+    (found,) = summarise_functions([page, page])
+
+    assert (found.invocations, found.billed_ms) == (3, 300)
 
 
 def batched(store: str = "dynamodb", **phase: Any) -> AnalysedTrial:  # noqa: ANN401 -- a phase's fields

@@ -58,6 +58,21 @@ def test_each_item_is_a_quantity_at_a_price() -> None:
     assert (cost.estimate, cost.emulated) == (1, False)
 
 
+@pytest.mark.parametrize(
+    ("of_stack", "of_copy", "item"),
+    [(False, True, "Lambda duration (arm64), by the trigger"), (True, False, "Lambda duration (x86), by the trigger")],
+)
+def test_a_measured_function_is_billed_at_the_price_of_its_own_processor(
+    *, of_stack: bool, of_copy: bool, item: str
+) -> None:
+    """A change of processor, which is a fifth of the price, would not show in what it costs."""
+    used = (FunctionUsage("MeasuredFunction", 1_000, 10, arm64=of_copy), FunctionUsage("RunWriter", 1, 200))
+    cost = actual_cost(plan(), done(functions=used), Deployment(options=OPTIONS, arm64=of_stack), 1)
+    assert billed(cost, item)[0] == 10
+    writers = "Lambda duration (arm64), writers" if of_stack else "Lambda duration (x86), writers"
+    assert billed(cost, writers)[0] == 200
+
+
 def test_rows_of_tasks_are_writes_too() -> None:
     """As many units as they take, beside what every trial writes; their heartbeats are named as left out."""
     plain, dags = (actual_cost(plan(), done(dag_writes=units), Deployment(options=OPTIONS), 1) for units in (0, 70))

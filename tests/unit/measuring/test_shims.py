@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.samples.records import REF, dynamodb_record, postgresql_delivery, s3_record
-from tests.support.measuring_layer import SOURCE, build_layer, measured_lines, pack_layer
+from tests.support.measuring_layer import BEGIN, SOURCE, build_layer, measured_lines, pack_layer
 from tests.support.sandboxes import StartFailedError, call, layer, new_sandbox, start
 
 from stepbench.contracts.identity import EventId
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 PYTHON = """
 import os, sys, time
+from decimal import Decimal
+RETURNED = {"set": {1}, "nested": {"at": object()}, "price": {"of": Decimal("1.5")}, "bytes": b"1"}
 def handler(event, context):
     began = time.time_ns()
     if event == "raise": raise KeyError(event)
@@ -34,6 +36,9 @@ def handler(event, context):
     if isinstance(event, dict) and event.get("changes"):
         for record in event["Records"]: record["dynamodb"].clear()
     if event == "name": return os.environ["_HANDLER"]
+    if event == "part": print("part of a line", end="")
+    if event == "tuple": return {"batchItemFailures": ({"itemIdentifier": "1"},)}
+    if isinstance(event, str) and event in RETURNED: return RETURNED[event]
     if isinstance(event, dict) and event.get("fails"): return {"batchItemFailures": event["fails"]}
     return {"began": began, "ended": time.time_ns()}
 """
@@ -46,6 +51,12 @@ exports.handler = async (event, context) => {
   if (event === 'context') return Object.keys(context).sort();
   if (event?.changes) event.Records.forEach((record) => { delete record.dynamodb; });
   if (event === 'name') return process.env._HANDLER;
+  if (event === 'part') process.stdout.write('part of a line');
+  if (event === 'unnamed') throw Object.assign(new Error(event), { name: '' });
+  if (event === 'frozen') throw Object.freeze(new RangeError(event));
+  if (event === 'set') return { of: 1n };
+  if (event === 'nested') return Object.assign(event = {}, { event });
+  if (event === 'price') return { of: new Map() };
   if (event?.fails) return { batchItemFailures: event.fails };
   return { began: began * 1e6, ended: Date.now() * 1e6 };
 };
@@ -88,9 +99,9 @@ def measured(archive: bytes, tmp_path: Path) -> Iterator[Callable[..., Sandbox]]
 
 def lines_of(result: Any) -> list[tuple[str, dict[str, Any]]]:  # noqa: ANN401 -- LocalStack's result
     """Return the layer's lines of an invocation, each of which the ingest reads, too."""
-    messages = result.logs.splitlines()
+    messages = result.logs.split("\n")
     found = measured_lines(messages)
-    assert all(parse_line(message) for message in messages if message.startswith('{"stepbench.'))
+    assert all(parse_line(message) for message in messages if BEGIN in message)
     return found
 
 
@@ -109,6 +120,7 @@ def test_both_stamps_lie_around_the_handlers_own(measured: Callable[..., Sandbox
         assert begun["init_ns"] > 0
         assert re.fullmatch("[0-9a-f]{12}", begun["sandbox"])
         assert (begun["trial"], begun["request"], ended["t4"]) == (REF.tag, "r-1", begun["t4"])
+        assert begun["t4"] < ended["called"] <= ended["t5"]
 
 
 @pytest.mark.parametrize("runtime", SOURCES)
@@ -121,6 +133,42 @@ def test_an_error_is_the_functions_own_and_its_traceback_has_no_frame_of_the_lay
     assert body["errorType"] == RAISES[runtime]
     assert "measuring" not in json.dumps(body)
     assert [fields["error"] for name, fields in lines_of(result) if name == "stepbench.t5"] == [RAISES[runtime]]
+
+
+@pytest.mark.parametrize(("event", "error"), [("unnamed", "Error"), ("frozen", "RangeError")])
+def test_an_error_without_a_name_is_one_and_so_is_one_that_cannot_be_changed(
+    measured: Callable[..., Sandbox], event: str, error: str
+) -> None:
+    """An empty name would be that of no error; a stack that cannot be written keeps its frames."""
+    result, _ = call(measured("nodejs20.x"), event)
+    assert result.is_error
+    assert lines_of(result)[1][1]["error"] == error
+
+
+@pytest.mark.parametrize("runtime", SOURCES)
+def test_a_part_of_a_line_hides_none_of_the_layers(measured: Callable[..., Sandbox], runtime: str) -> None:
+    """Progress bars print so; the event would count as failed, and the next one's first line would be missing."""
+    names = [name for name, _ in lines_of(call(measured(runtime), "part")[0])]
+    assert names == ["stepbench.t4", "stepbench.t5"]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "event", "error"),
+    [
+        *[("python3.11", event, "Runtime.MarshalError") for event in ("set", "nested")],
+        *[("nodejs20.x", event, "Runtime.JSONStringifyError") for event in ("set", "nested")],
+        *[(runtime, "price", "") for runtime in SOURCES],
+        ("python3.11", "bytes", ""),
+    ],
+)
+def test_a_result_that_the_runtime_cannot_encode_is_the_error_that_it_reports(
+    measured: Callable[..., Sandbox], runtime: str, event: str, error: str
+) -> None:
+    """Lambda tries such an event again. The runtime takes more than a JSON library does: decimals, for one."""
+    result, body = call(measured(runtime), event)
+    assert result.is_error is bool(error)
+    assert not error or body["errorType"] == error
+    assert [fields["error"] for name, fields in lines_of(result) if name == "stepbench.t5"] == [error]
 
 
 @pytest.mark.parametrize("runtime", SOURCES)
@@ -200,6 +248,13 @@ def test_a_partial_response_is_written_as_it_counts(
     end = parse_line(next(text for text in result.logs.splitlines() if "stepbench.t5" in text))
     assert isinstance(end, End)
     assert end.failed == failed
+
+
+def test_a_partial_response_may_be_a_tuple(measured: Callable[..., Sandbox]) -> None:
+    """As JSON it is the same."""
+    result, body = call(measured("python3.11"), "tuple")
+    assert body == {"batchItemFailures": [{"itemIdentifier": "1"}]}
+    assert lines_of(result)[1][1]["failed"] == ["1"]
 
 
 @pytest.mark.parametrize(("handler", "answer"), [("module.calling", "called"), ("module.silent", None)])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import ssl
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from threading import Event, Thread
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,13 +23,15 @@ from stepbench.contracts.identity import EventId
 from stepbench.costs.estimate import LINES_ENTRY_BYTES, LINES_ITEM_BYTES, PRINTED_BYTES
 from stepbench.records.formats.function_lines import merge_lines
 from stepbench.records.storage import layout
+from stepbench_tools.local.stores.certificates import make_certificates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from stepbench.records.formats.function_lines import Invocation
     from stepbench_tools.local.emulator.localstack.sandboxes import Sandbox
+    from stepbench_tools.local.stores.certificates import Certificates
 
 CREDENTIALS = Credentials("AKIDEXAMPLE", "secret/of+a=role", "token==")
 PYTHON = """
@@ -52,7 +57,8 @@ class Table(ThreadingHTTPServer):
     """
     Stands for DynamoDB, and keeps what was put.
 
-    mood: what it does with a request: "takes", "refuses" (as without the right), "hangs", "closes" the connection.
+    mood: what it does with a request: "takes", "refuses" (as without the right), "hangs", "closes" the connection,
+    "dawdles" (says late that it takes it, and never the rest).
     """
 
     daemon_threads = True
@@ -60,6 +66,7 @@ class Table(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.mood = "takes"
+        self.scheme = "http"
         self.requests: list[tuple[dict[str, str], bytes]] = []
         self.connections: set[Any] = set()
         self.over = Event()
@@ -67,7 +74,13 @@ class Table(ThreadingHTTPServer):
     @property
     def place(self) -> str:
         """Return what the layer is given."""
-        return f"http://127.0.0.1:{self.server_address[1]}/results"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}/results"
+
+    def encrypt(self, certificates: Certificates) -> None:
+        """Speak TLS from now on."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates.certificate, certificates.key)
+        self.socket, self.scheme = context.wrap_socket(self.socket, server_side=True), "https"
 
     @property
     def items(self) -> list[dict[str, str]]:
@@ -89,6 +102,11 @@ class _Handler(BaseHTTPRequestHandler):
         if table.mood in {"hangs", "closes"}:
             table.mood = "takes"
             self.close_connection = True
+            return
+        if table.mood == "dawdles":
+            table.over.wait(1.2)
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+            table.over.wait(20)
             return
         table.connections.add(self.client_address)
         if table.mood == "takes":
@@ -122,12 +140,19 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @pytest.fixture
 def measured(archive: bytes, tmp_path: Path, table: Table) -> Callable[..., Any]:
     """Return what starts a sandbox of a function whose trial asks for the table."""
+    numbers = count()
 
     @contextmanager
-    def opened(runtime: str, handler: str = "module.handler", **config: Any) -> Iterator[Sandbox]:  # noqa: ANN401 -- a function's
+    def opened(
+        runtime: str,
+        handler: str = "module.handler",
+        variables: Mapping[str, str] = MappingProxyType({}),
+        **config: Any,  # noqa: ANN401 -- a function's
+    ) -> Iterator[Sandbox]:
         layers = [layer(archive)]
         sources = SOURCES["nodejs20.x" if runtime.startswith("nodejs") else runtime]
-        sandbox = new_sandbox(tmp_path / "code", sources, tmp_path / "layers", runtime=runtime, layers=layers, **config)
+        folder = tmp_path / f"code-{next(numbers)}"
+        sandbox = new_sandbox(folder, sources, tmp_path / "layers", runtime=runtime, layers=layers, **config)
         yield start(
             sandbox,
             _HANDLER=handler,
@@ -138,6 +163,7 @@ def measured(archive: bytes, tmp_path: Path, table: Table) -> Callable[..., Any]
             STEPBENCH_TRIAL=REF.tag,
             STEPBENCH_IDENTITY="value",
             STEPBENCH_RESULTS_TABLE=table.place,
+            **variables,
         )
         sandbox.stop()
 
@@ -152,7 +178,7 @@ def names(result: Any) -> list[str]:  # noqa: ANN401 -- LocalStack's result
 def invocations(table: Table) -> list[Invocation]:
     """Return what the items say, as the intake reads them."""
     found: dict[str, Invocation] = {}
-    lines = [line for item in table.items for line in item["lines"].splitlines()]
+    lines = [line for item in table.items for line in item["lines"].removesuffix("\n").split("\n")]
     assert len([*merge_lines(REF.tag, found, lines)]) == len(lines)
     return [*found.values()]
 
@@ -206,6 +232,25 @@ def test_requests_are_signed_as_botocore_signs_them(measured: Callable[..., Any]
 
 
 @pytest.mark.parametrize("runtime", SOURCES)
+def test_a_table_is_spoken_to_by_tls_and_has_to_show_who_it_is(
+    measured: Callable[..., Any], table: Table, tmp_path: Path, runtime: str
+) -> None:
+    """As AWS's: requests have the keys of the function's role."""
+    certificates = make_certificates(tmp_path / "certificates")
+    table.encrypt(certificates)
+    trust = dict.fromkeys(("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"), str(certificates.authority))
+    with measured(runtime, variables=trust) as sandbox:
+        results = [call(sandbox, {})[0] for _ in range(2)]
+    assert [names(result) for result in results] == [["stepbench.t4"]] * 2
+    assert (len(table.requests), len(table.connections)) == (2, 1)
+
+    with measured(runtime) as sandbox:
+        result, _ = call(sandbox, {})
+    assert names(result) == ["stepbench.t4", "stepbench.t5"]
+    assert len(table.requests) == 2
+
+
+@pytest.mark.parametrize("runtime", SOURCES)
 def test_a_large_batch_goes_into_items_that_dynamodb_takes(
     measured: Callable[..., Any], table: Table, runtime: str
 ) -> None:
@@ -235,11 +280,12 @@ def test_what_the_table_does_not_take_is_printed_and_it_is_left_alone_for_a_whil
 
 
 @pytest.mark.parametrize("runtime", SOURCES)
+@pytest.mark.parametrize("mood", ["hangs", "dawdles"])
 def test_an_invocation_does_not_time_out_while_the_table_is_waited_for(
-    measured: Callable[..., Any], table: Table, runtime: str
+    measured: Callable[..., Any], table: Table, runtime: str, mood: str
 ) -> None:
-    """The handler has ended: without the table, its event would be processed."""
-    table.mood = "hangs"
+    """The handler has ended: without the table, its event would be processed. The limit is that of all steps."""
+    table.mood = mood
     with measured(runtime, timeout=2) as sandbox:
         result, body = call(sandbox, {})
     assert (names(result), body) == (["stepbench.t4", "stepbench.t5"], "answer")

@@ -208,6 +208,14 @@ def test_the_results_table_is_looked_at_first_and_the_log_only_when_it_has_nothi
     assert scene.position.open == {}
 
 
+def test_a_line_ends_where_the_layer_has_ended_it() -> None:
+    """Node.js writes what divides lines elsewhere as it is, such as U+2028 in an error's name."""
+    scene = Scene(records="table")
+    end = scene.line("t5", 1, t5=NOW_NS + 10, error="A?").replace("?", "\u2028")
+    scene.put(1, scene.begin(1), end, t5_ns=NOW_NS + 10)
+    assert scene.look() == {"r-1": 10}
+
+
 def test_what_the_table_did_not_take_is_found_in_the_log() -> None:
     """The layer prints what it could not put."""
     scene = Scene(records="table")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from tests.samples.estimates import present
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_driver import MemoryDriver
@@ -99,6 +100,22 @@ def test_who_serves_the_store_is_noted_and_labelled(store: str, emulator: str, n
     assert find_served(ref, memory.services.runs) is None
     prepare(memory, ref, MemoryDriver(memory.services.clock))
     assert find_served(ref, memory.services.runs) == Served.model_validate(noted)
+
+
+@pytest.mark.parametrize(("architecture", "arm64"), [("arm64", True), ("x86_64", False)])
+def test_the_processor_of_a_copy_is_noted(architecture: str, *, arm64: bool) -> None:
+    """It has a price of its own, and the copy is gone when the trial is billed."""
+
+    class Lambda:
+        def get_function_configuration(self, **asked: str) -> dict[str, list[str]]:
+            assert asked == {"FunctionName": f"stack-measured-{ref.tag}"}
+            return {"Architectures": [architecture]}
+
+    memory = MemoryServices(aws={"lambda": Lambda()}, function_prefix="stack")
+    ref = stored_trial(memory.services, small_plan("s3", target={"function": {"name": "orders"}}))
+    prepare(memory, ref, MemoryDriver(memory.services.clock))
+
+    assert present(find_served(ref, memory.services.runs)).function_arm64 == arm64
 
 
 def test_a_store_at_an_endpoint_of_its_own_is_not_the_emulator_s() -> None:

@@ -86,12 +86,12 @@ function begin(t4, event, context) {
 
 // Put all lines into the results table where the trial asks for that, and something can wait for it; return what is to
 // be waited for. Else write those that are left.
-function finish(t5, { common, records, begun }, context, waits, error, result) {
-  const lines = endLines(common, t5, error, result, records);
+function finish(times, { common, records, begun }, context, waits, error, result) {
+  const lines = endLines(common, times, error || refused(result), result, records);
   const print = () => lines.forEach(write);
   if (!table || !waits) return print();
   const remainingMs = attempt(() => context.getRemainingTimeInMillis()) ?? 0;
-  const put = table.put(t5, context.awsRequestId, [begun, ...lines], remainingMs);
+  const put = table.put(times.t5, context.awsRequestId, [begun, ...lines], remainingMs);
   return put.then((taken) => taken || attempt(print));
 }
 
@@ -106,20 +106,35 @@ function typeOf(error) {
   const stack = attempt(() => error.stack);
   if (typeof stack !== 'string') return typeof error;
   if (stack.includes(HERE)) {
-    error.stack = stack.split('\n').filter((frame) => !frame.includes(HERE)).join('\n');
+    const frames = stack.split('\n').filter((frame) => !frame.includes(HERE));
+    attempt(() => {
+      error.stack = frames.join('\n'); // not of one that is frozen
+    });
   }
-  return String(error.name);
+  return String(error.name ?? '') || 'Error';
+}
+
+// The type of the error that the runtime reports of a result which it cannot encode; '' of any other.
+function refused(result) {
+  if (typeof result !== 'object' && typeof result !== 'bigint') return '';
+  try {
+    JSON.stringify(result);
+    return '';
+  } catch {
+    return 'Runtime.JSONStringifyError';
+  }
 }
 
 function call(t4, event, context, callback) {
   if (unfinished) process.removeListener('beforeExit', unfinished);
   const invocation = attempt(() => begin(t4, event, context));
+  let called = t4;
   let waiting = null; // for the table, which has the lines of the first end
   const end = (t5, waits, error, result) => {
     if (unfinished !== exit) return waiting; // only the first end counts, and a later one comes after it
     process.removeListener('beforeExit', exit);
     unfinished = null;
-    waiting = attempt(() => finish(t5, invocation, context, waits, error, result));
+    waiting = attempt(() => finish({ called, t5 }, invocation, context, waits, error, result));
     return waiting;
   };
   const exit = () => end(now(), false, isAsync ? 'Runtime.NodeJsExit' : '', null);
@@ -133,6 +148,7 @@ function call(t4, event, context, callback) {
       const ended = fine ? end(t5, true, '', result) : settle(t5, true, error);
       return after(ended, () => callback(error, result, ...rest));
     };
+    called = now(); // what came before is the layer's
     const result = own(event, context, ...(callback === undefined ? [] : [calledBack]));
     if (typeof result?.then !== 'function') {
       if (callback !== undefined) return result;

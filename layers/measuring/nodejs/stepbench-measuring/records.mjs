@@ -64,7 +64,7 @@ export function beginLine(common, ofSandbox, source, records) {
 }
 
 // The lines that are written after the handler; the last of many records are in the last line.
-export function endLines(common, t5, error, result, records) {
+export function endLines(common, { called, t5 }, error, result, records) {
   const parts = records.length <= FEW_RECORDS ? [[]] : chunks(records);
   const last = parts.pop();
   let from = 0;
@@ -73,7 +73,7 @@ export function endLines(common, t5, error, result, records) {
     from += part.length;
     return line;
   });
-  const ended = `"t5":${t5},"error":${quoted(error)},"failed":${quoted(failedItems(result, records))}`;
+  const ended = `"called":${called},"t5":${t5},"error":${quoted(error)},"failed":${quoted(failedItems(result, records))}`;
   return [...lines, `{"stepbench.t5":{${common},${ended},"records":[${last.join(',')}]}}\n`];
 }
 

@@ -32,6 +32,7 @@ AHEAD_NS = 1_000_000_000
 STDOUT = 1
 _RUNTIMES = ("awslambdaric.bootstrap", "bootstrap", "__main__")
 """Where the module is that loads handlers, by version of the runtime."""
+RUNTIME: Any = next((module for module in map(sys.modules.get, _RUNTIMES) if hasattr(module, "_get_handler")), None)
 
 
 def _load(name: str) -> Callable[[Any, Any], Any]:
@@ -41,14 +42,13 @@ def _load(name: str) -> Callable[[Any, Any], Any]:
     Raises:
         Exception: as the runtime's own, which it reports as if it had loaded the handler itself.
     """
-    runtime = next((module for module in map(sys.modules.get, _RUNTIMES) if hasattr(module, "_get_handler")), None)
-    if runtime is None:
+    if RUNTIME is None:
         module, _, attribute = name.rpartition(".")
         found: Callable[[Any, Any], Any] = getattr(import_module(module.replace("/", ".")), attribute)
         return found
-    fault: Any = runtime.FaultException
+    fault: Any = RUNTIME.FaultException
     try:
-        found = runtime._get_handler(name)  # noqa: SLF001 -- else its errors would be other ones
+        found = RUNTIME._get_handler(name)  # noqa: SLF001 -- else its errors would be other ones
     except fault:
         raise
     except Exception as error:  # noqa: BLE001 -- whatever the function's module raises is reported
@@ -106,12 +106,13 @@ def handler(event: Any, context: Any) -> Any:  # noqa: ANN401 -- whatever the fu
     """Stamp t4, call the function's own handler, stamp t5; nothing decorates this, since t4 has to come first."""
     t4_ns = time_ns()
     invocation = _begin(t4_ns, event, context)
+    called_ns = time_ns()
     try:
         result = MEASURED(event, context)
     except BaseException as error:
-        _end(time_ns(), invocation, context, type(error).__name__, None)
+        _end((called_ns, time_ns()), invocation, context, type(error).__name__, None)
         raise
-    _end(time_ns(), invocation, context, "", result)
+    _end((called_ns, time_ns()), invocation, context, "", result)
     return result
 
 
@@ -128,19 +129,35 @@ def _begin(t4_ns: int, event: Any, context: Any) -> Invocation | None:  # noqa: 
         return None
 
 
-def _end(t5_ns: int, invocation: Invocation | None, context: Any, error: str, result: Any) -> None:  # noqa: ANN401 -- see handler
-    """Put all lines into the results table where the trial asks for that; else write those that are left."""
+def _end(times: tuple[int, int], invocation: Invocation | None, context: Any, error: str, result: Any) -> None:  # noqa: ANN401 -- see handler
+    """
+    Put all lines into the results table where the trial asks for that; else write those that are left.
+
+    times: when the handler was called, and t5.
+    """
     with contextlib.suppress(Exception):  # see _begin
         if invocation is None:
             return
-        lines = end_lines(invocation.common, t5_ns, error, result, invocation.records)
+        lines = end_lines(invocation.common, times, error or _refused(result), result, invocation.records)
         with contextlib.suppress(Exception):  # whatever it is, the lines are written
             if TABLE is not None:
                 limit_s = TABLE.limit_s(context.get_remaining_time_in_millis())
-                if TABLE.put(t5_ns, context.aws_request_id, [invocation.begun, *lines], limit_s):
+                if TABLE.put(times[1], context.aws_request_id, [invocation.begun, *lines], limit_s):
                     return
         for line in lines:
             _write(line)
+
+
+def _refused(result: Any) -> str:  # noqa: ANN401 -- see handler
+    """Return the type of the error that the runtime reports of a result which it cannot encode; "" of any other."""
+    client = getattr(RUNTIME, "LambdaRuntimeClient", None)  # whose marshaller a function may have replaced
+    if client is None or result is None or isinstance(result, (str, int)):
+        return ""
+    try:
+        client.marshaller.marshal_response(result)
+    except Exception as error:  # noqa: BLE001 -- of the runtime, or of the function's own classes
+        return str(getattr(error, "exception_type", type(error).__name__))
+    return ""
 
 
 def _write(text: bytes) -> None:

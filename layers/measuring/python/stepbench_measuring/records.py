@@ -60,14 +60,19 @@ def begin_line(common: str, of_sandbox: str, source: str, records: list[str]) ->
     return f'{{"stepbench.t4":{{{common},{of_sandbox},{batch},"records":[{shown}]}}}}\n'.encode()
 
 
-def end_lines(common: str, t5_ns: int, error: str, result: Any, records: list[str]) -> list[bytes]:  # noqa: ANN401 -- of a handler
-    """Return the lines that are written after the handler; the last of many records are in the last line."""
+def end_lines(common: str, times: tuple[int, int], error: str, result: Any, records: list[str]) -> list[bytes]:  # noqa: ANN401 -- of a handler
+    """
+    Return the lines that are written after the handler; the last of many records are in the last line.
+
+    times: when the handler was called, and t5.
+    """
     *others, last = [[]] if len(records) <= FEW_RECORDS else chunks(records)
     lines, begin = [], 0
     for chunk in others:
         lines.append(f'{{"stepbench.records":{{{common},"from":{begin},"records":[{",".join(chunk)}]}}}}\n'.encode())
         begin += len(chunk)
-    ended = f'"t5":{t5_ns},"error":{quote(error)},"failed":{json.dumps(failed_items(result, records))}'
+    called, t5 = times
+    ended = f'"called":{called},"t5":{t5},"error":{quote(error)},"failed":{json.dumps(failed_items(result, records))}'
     return [*lines, f'{{"stepbench.t5":{{{common},{ended},"records":[{",".join(last)}]}}}}\n'.encode()]
 
 
@@ -96,7 +101,7 @@ def failed_items(result: Any, records: list[str]) -> list[str] | None:  # noqa: 
     items = result["batchItemFailures"]
     if items is None:
         return []
-    if not isinstance(items, list):
+    if not isinstance(items, (list, tuple)):
         return [""]
     found = [item.get("itemIdentifier") if isinstance(item, dict) else "" for item in items]
     texts = [text if isinstance(text, str) else "" for text in found]

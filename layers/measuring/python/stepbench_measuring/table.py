@@ -15,13 +15,15 @@ import hashlib
 import hmac
 import json
 import ssl
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException
+from socket import IPPROTO_TCP, TCP_NODELAY, create_connection
 from time import gmtime, monotonic, strftime
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from socket import socket
 
 LIMIT_S, LEAST_S = 2.0, 0.1
 """How long a handler's answer waits for the table at most; with less left than the least, it is not tried."""
@@ -92,11 +94,8 @@ class ResultsTable:
         self._region = environ["AWS_REGION"]
         names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
         self._credentials = Credentials(*(environ.get(name, "") for name in names))
-        self._connection = (
-            HTTPSConnection(self._host, context=ssl.create_default_context())
-            if url.scheme == "https"
-            else HTTPConnection(self._host)
-        )
+        self._tls = ssl.create_default_context() if url.scheme == "https" else None
+        self._connection = HTTPConnection(url.hostname or "", url.port or (443 if self._tls else 80))
         self._used_at = self._resume_at = 0.0
 
     @staticmethod
@@ -143,17 +142,36 @@ class ResultsTable:
         self._exchange(body, headers, until)
 
     def _exchange(self, body: bytes, headers: dict[str, str], until: float) -> None:
-        connection, left_s = self._connection, until - monotonic()
-        if left_s <= 0:
-            raise TimeoutError
+        connection = self._connection
         if connection.sock is None:
-            connection.timeout = left_s
-            connection.connect()
-        connection.sock.settimeout(max(until - monotonic(), 0.001))
+            connection.sock = self._connected(until)
+        connection.sock.settimeout(_left_s(until))
         connection.request("POST", "/", body, headers)
+        connection.sock.settimeout(_left_s(until))
         answer = connection.getresponse()
+        if connection.sock is not None:  # else the server closes it, and this step has what the one before had
+            connection.sock.settimeout(_left_s(until))
         text = answer.read()
         self._used_at = monotonic()
         if answer.status != _OK:
             message = f"the results table answers {answer.status}: {text[:200]!r}"
             raise OSError(message)
+
+    def _connected(self, until: float) -> socket:
+        """Return a new connection. `http.client` would give its handshake the time of the whole once more."""
+        found = create_connection((self._connection.host, self._connection.port), _left_s(until))
+        try:
+            found.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+            found.settimeout(_left_s(until))
+            return found if self._tls is None else self._tls.wrap_socket(found, server_hostname=self._connection.host)
+        except BaseException:
+            found.close()
+            raise
+
+
+def _left_s(until: float) -> float:
+    """Return how long the next step may take. Raises TimeoutError if that is nothing."""
+    left_s = until - monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s

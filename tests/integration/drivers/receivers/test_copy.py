@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import traceback
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.awsrequest import AWSResponse, HeadersDict
 from botocore.exceptions import ClientError
 from tests.support.contracts.trigger_subject import contract_spec
 from tests.support.measuring_layer import build_layer, measured_lines, pack_layer, zipped
 
 from stepbench.clock import SystemClock
 from stepbench.drivers.receivers.copy import FunctionCopy
-from stepbench.errors import PlanError
+from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench_tools.local.processes import wait_until
 
 if TYPE_CHECKING:
@@ -167,6 +170,7 @@ async def test_one_that_prints_its_times_itself_gets_the_trials_variables_and_no
         ({"Environment": {"Variables": {"AWS_LAMBDA_EXEC_WRAPPER": "/opt/other"}}}, "has a wrapper already"),
         ({"Runtime": "provided.al2023"}, "provided.al2023"),
         ({"Environment": {"Variables": {"STEPBENCH_TRIAL": "x"}}}, "variables whose names"),
+        ({"Environment": {"Variables": {"PAGE": "x" * 4_000}}}, "bytes, as JSON: Lambda takes 4,096"),
     ],
 )
 async def test_one_that_cannot_be_measured_is_refused_and_nothing_is_made(
@@ -245,6 +249,40 @@ async def test_a_package_has_to_be_what_its_name_says(scene: Scene) -> None:
     await copy.close()
     assert scene.left(tag) == []
     assert scene.services.runs.find_bytes(key) == code
+
+
+async def test_private_values_have_to_leave_room_for_the_trials(scene: Scene) -> None:
+    """The command line has looked at them alone."""
+    scene.make()
+    code = zipped({"app.py": SOURCE})
+    package, private = f"functions/{hashlib.sha256(code).hexdigest()}.zip", "functions/own.variables.json"
+    scene.services.runs.put_bytes(package, code)
+    scene.services.runs.put_bytes(private, json.dumps({"PAGE": "x" * 4_000}).encode())
+    copy, tag = scene.copy(name=None, package=package, handler="app.handler", variables_key=private)
+    with pytest.raises(PlanError, match="bytes, as JSON: Lambda takes 4,096") as refused:
+        await copy.ensure()
+    await copy.close()
+
+    assert refused.value.problems[0].path.endswith("target.function.variables")
+    assert scene.left(tag) == []
+
+
+async def test_no_value_of_a_variable_is_in_what_is_said_of_a_refusal(scene: Scene) -> None:
+    """Lambda repeats them; a failure is shown, logged with its causes, and kept."""
+    scene.make(Environment={"Variables": {"GREETING": "hunter2"}})
+    copy, _ = scene.copy()
+    said = 'Lambda was unable to configure your environment variables. String measured: {"GREETING":"hunter2"}'
+    body = SimpleNamespace(stream=lambda *_, **__: iter([json.dumps({"Type": "User", "message": said}).encode()]))
+    refusal = AWSResponse("", 400, HeadersDict({"x-amzn-errortype": "InvalidParameterValueException"}), body)
+    client = await copy._aws.client()
+    client.meta.events.register("before-send.lambda.CreateFunction", lambda **_: refusal)
+    with pytest.raises(TargetUnavailableError, match="unable to configure your environment variables") as refused:
+        await copy.ensure()
+    while not await copy.remove():
+        pass
+    await copy.close()
+
+    assert "hunter2" not in "".join(traceback.format_exception(refused.value))
 
 
 async def test_code_of_the_command_line_is_not_run_on_aws(scene: Scene) -> None:

@@ -94,6 +94,15 @@ def test_the_drain_limit_follows_from_the_attempts(store: str, attempts: int, ex
     assert plan.drain_limit_s == DRAIN_LIMIT_S + expected
 
 
+def test_where_the_insert_waits_for_the_function_nothing_is_tried_again() -> None:
+    """Lambda tries asynchronous invocations again: a trial would wait three minutes for what cannot come."""
+    document = trial("postgresql", {"attempts": 3})
+    document["target"]["invocation"] = "request_response"
+    plan = TrialPlan.model_validate(document)
+
+    assert (plan.target.attempts, plan.drain_limit_s) == (1, DRAIN_LIMIT_S)
+
+
 def test_the_plans_own_drain_limit_stands() -> None:
     """Where it leaves the attempts their time."""
     assert TrialPlan.model_validate(trial(drain_limit_s=180)).drain_limit_s == 180

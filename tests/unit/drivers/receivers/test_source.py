@@ -83,18 +83,47 @@ def test_what_the_plan_wants_stands_above_what_the_function_has() -> None:
 )
 def test_what_cannot_be_measured_is_said_with_the_way_out(change: dict[str, Any], message: str) -> None:
     """Before anything is made: such a copy would run, and print nothing."""
-    (problem,) = source_problems("trials[0].target.function", {**FUNCTION, **change}, MeasuredFunction(name="orders"))
+    (problem,) = source_problems(
+        "trials[0].target.function", {**FUNCTION, **change}, MeasuredFunction(name="orders"), {}
+    )
 
     assert problem.path == "trials[0].target.function.name"
     assert message in problem.message
     assert problem.remedy
 
 
+TRIALS = {"STEPBENCH_TRIAL": "abcdefghij-0000", "STEPBENCH_IDENTITY": "", "STEPBENCH_RESULTS_TABLE": "https://table"}
+
+
+@pytest.mark.parametrize(
+    ("character", "bytes_each"),
+    [("x", 1), ("\u00e9", 2), ('"', 2)],
+)
+def test_variables_have_to_leave_room_for_those_of_the_trial(character: str, bytes_each: int) -> None:
+    """Lambda refuses more than 4,096 bytes as JSON, and repeats all values when it does."""
+    wanted = MeasuredFunction(name="orders", records="table", variables={"MORE": "1"})
+    text = (
+        '{"OWN":"","MORE":"1","STEPBENCH_TRIAL":"abcdefghij-0000","STEPBENCH_IDENTITY":"",'
+        '"STEPBENCH_RESULTS_TABLE":"https://table","AWS_LAMBDA_EXEC_WRAPPER":"/opt/stepbench-measure"}'
+    )
+    fits, left = divmod(4_096 - len(text), bytes_each)
+    found = []
+    for value in (character * fits + "x" * left, character * fits + "x" * left + "x"):
+        source = {**FUNCTION, "Environment": {"Variables": {"OWN": value}}}
+        found.append(list(source_problems("trials[0].target.function", source, wanted, TRIALS)))
+
+    assert found[0] == []
+    ((path, _, message, remedy),) = found[1]
+    assert path == "trials[0].target.function.name"
+    assert "come to 4,097 bytes, as JSON: Lambda takes 4,096" in message
+    assert character * 9 not in f"{message}{remedy}"
+
+
 def test_a_function_like_any_other_can_be_measured() -> None:
     """Also without layers, and without variables."""
     wanted = MeasuredFunction(name="orders")
-    assert list(source_problems("", FUNCTION, wanted)) == []
-    assert list(source_problems("", {"FunctionName": "f", "Runtime": "python3.13"}, wanted)) == []
+    assert list(source_problems("", FUNCTION, wanted, {})) == []
+    assert list(source_problems("", {"FunctionName": "f", "Runtime": "python3.13"}, wanted, {})) == []
 
 
 OWN_WRAPPER = {"Variables": {"AWS_LAMBDA_EXEC_WRAPPER": "/opt/x"}}
@@ -107,7 +136,7 @@ def test_a_function_that_prints_its_times_itself_may_have_what_is_in_the_layers_
     source = {**FUNCTION, **found}
     request = copy_request(source, wanted, LAYER, {"STEPBENCH_TRIAL": "t"})
 
-    assert list(source_problems("", source, wanted)) == []
+    assert list(source_problems("", source, wanted, {})) == []
     assert request["Layers"] == ["0", "1", "2", "3", "4"]
     assert request["Environment"]["Variables"] == {**OWN_WRAPPER["Variables"], "STEPBENCH_TRIAL": "t"}
 
@@ -124,7 +153,7 @@ def test_lambdas_own_lines_have_times_of_their_own_as_json() -> None:
 @pytest.mark.parametrize("change", [{"PackageType": "Image", "Runtime": None}, {"Environment": {"Error": {}}}])
 def test_what_cannot_be_copied_is_refused_whoever_prints_its_times(change: dict[str, Any]) -> None:
     """An image, and variables that nobody can read."""
-    assert list(source_problems("", {**FUNCTION, **change}, MeasuredFunction(name="orders", times="own")))
+    assert list(source_problems("", {**FUNCTION, **change}, MeasuredFunction(name="orders", times="own"), {}))
 
 
 def test_lambda_polls_a_stream_with_the_functions_own_role() -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.samples.estimates import present
 
 from stepbench.contracts.identity import EventId, put_key
 from stepbench.records.formats.function_lines import Invocation, item_of, merge_lines, parse_line
@@ -50,6 +51,17 @@ def test_an_invocation_becomes_an_item_that_readers_of_receivers_items_know() ->
     assert parsed.entries["t4_ns"].tolist() == [T4, T4]
     assert (parsed.cold, parsed.init_ns, parsed.source) == (True, 7, "function")
     assert (item["t5_ns"], item["failed_from"], item["error"]) == (T5, 2, "")
+
+
+@pytest.mark.parametrize(
+    ("called", "expected"),
+    [({}, T4), ({"called": T4 + 9}, T4 + 9), ({"called": T4 - 1}, T4), ({"called": T5 + 1}, T4)],
+)
+def test_a_handler_is_called_behind_t4_or_at_it(called: dict[str, int], expected: int) -> None:
+    """What the layer does with a large batch first is no time of the handler's; one that cannot be counts as none."""
+    item = _item(_begin("aws:dynamodb", [_stream(0)]), _line("t5", t5=T5, **called))
+
+    assert present(parse_item({"sk": f"r-1#{T4:020d}", **item}).run).called_ns == expected
 
 
 @pytest.mark.parametrize(
@@ -128,11 +140,23 @@ def test_the_records_of_a_large_batch_come_behind_the_handler_in_any_order() -> 
         '{"stepbench.t4": {"trial',
         '{"stepbench.t4": {}, "other": 1}',
         _line("t5", t5=-1),
+        _line("t5", t5=2**63),
+        _line("t4", sandbox="s", batch=0, init_ns=2**63),
+        _line("t4", sandbox="s", batch=0, request="r" * 1_000),
+        _line("t5", t5=T5, error="\ud800"),
+        _line("t5", t5=T5) + " and more",
     ],
 )
 def test_other_lines_are_none(message: str) -> None:
     """The user's code prints into the same log, whatever it likes."""
     assert parse_line(message) is None
+
+
+def test_what_stands_before_a_line_is_passed_over() -> None:
+    """A part of a line of the function's own, whatever it is, or what a logger puts before each text."""
+    line = _line("t5", t5=T5)
+    for before in (".", "2023-11-14T22:13:20.000Z\tr-1\tINFO\t", line, '{"stepbench.t4": '):
+        assert parse_line(before + line) == parse_line(line) is not None
 
 
 def test_lines_of_another_trial_are_not_taken() -> None:

@@ -100,6 +100,14 @@ def test_times_of_what_is_processed_at_once() -> None:
     assert [column.any() for column in (own.again, own.failed, own.tries_before)] == [False] * 3
 
 
+def test_what_the_layer_does_before_the_handler_is_no_time_of_the_handler_s() -> None:
+    """It reads the names of a batch's events: 0.6 ms of a hundred in Node.js."""
+    t4_ns = START_NS + 50 * MS
+    run = {**run_of(t4_ns + 4 * MS, 1), "called_ns": t4_ns + MS}
+    found = processing([read_item(Entry(0, 0, 0, 0, 0, 0, t4_ns), **run)])
+    assert (found.handler_ns[0], found.processed_ns[0]) == (3 * MS, 54 * MS)
+
+
 def test_a_partly_failed_batch_comes_again_from_the_first_failed_record_on() -> None:
     """The batch of four fails from its third on, and the rest is done at the second try."""
     found = processing([invocation(500, 4, 0, 1, 2, 3, processed=2), invocation(1_500, 6, 2, 3)])

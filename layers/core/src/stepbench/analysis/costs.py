@@ -119,11 +119,13 @@ def _missing_logs(evidence: Evidence, functions: Sequence[Invocations], own: Own
 
 def _uses(evidence: Evidence, functions: Sequence[Invocations]) -> Iterator[FunctionUsage]:
     """Yield what is billed of each function; of the receiver the invocations are known from its own records."""
-    receiver, invoked = evidence.spec.offered.receiver, len(evidence.records.items.invocations())
+    receiver, invoked = evidence.spec.offered.receiver, evidence.records.items.tries
+    arm64 = evidence.served.function_arm64 if evidence.spec.offered.target.function else None
     for each in functions:
         whole = each.function != receiver or not each.invocations or invoked <= each.invocations
         count = each.invocations if whole else invoked
-        yield FunctionUsage(each.function, count, each.billed_gb_s, 1 if whole else invoked / each.invocations)
+        scale = 1 if whole else invoked / each.invocations
+        yield FunctionUsage(each.function, count, each.billed_gb_s, scale, arm64 if each.function == receiver else None)
 
 
 def _visits(evidence: Evidence, used: Sequence[FunctionUsage]) -> Visits:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 def summarise_functions(pages: Iterable[ReportPage]) -> tuple[Invocations, ...]:
     """Return what each function that ran did, by name."""
     lines = lines_by_function(pages)
-    return tuple(summarise_function(name, list(by_id.values())) for name, by_id in sorted(lines.items()) if by_id)
+    return tuple(summarise_function(name, list(own.values())) for name, own in sorted(lines.items()) if own)
 
 
-def lines_by_function(pages: Iterable[ReportPage]) -> dict[str, dict[str, ReportLine]]:
-    """Return the lines by function and request id: a log that is read again has the same ones."""
-    lines: dict[str, dict[str, ReportLine]] = {}
+def lines_by_function(pages: Iterable[ReportPage]) -> dict[str, dict[tuple[str, int], ReportLine]]:
+    """Return the lines by function, and by request id and time: a log that is read again has the same ones."""
+    lines: dict[str, dict[tuple[str, int], ReportLine]] = {}
     for page in pages:
-        lines.setdefault(page.function, {}).update((line.request_id, line) for line in page.lines)
+        lines.setdefault(page.function, {}).update(((line.request_id, line.at_ms), line) for line in page.lines)
     return lines
 
 

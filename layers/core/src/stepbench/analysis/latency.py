@@ -77,7 +77,7 @@ def from_event(part: Joined) -> Elapsed:
 
 
 def handler_time(part: Joined) -> Elapsed:
-    """Return how long a measured function's first invocation with each event took, from t4 to t5."""
+    """Return how long a measured function's handler took, of the first invocation with each event."""
     found = part.processing
     if found is None:
         return Elapsed(np.zeros(part.size, np.int64), np.zeros(part.size, np.bool_))

@@ -194,12 +194,12 @@ def _invocations(evidence: Evidence) -> tuple[Invocations, ...]:
     if receiver == RECEIVER:
         # It serves every trial of the stack: only this trial's invocations count. CheckClock serves one at a time.
         own = items.invocations()
-        lines[RECEIVER] = {name: line for name, line in lines.get(RECEIVER, {}).items() if name in own}
-    found = (summarise_function(name, list(by_id.values())) for name, by_id in sorted(lines.items()) if by_id)
+        lines[RECEIVER] = {key: line for key, line in lines.get(RECEIVER, {}).items() if line.request_id in own}
+    found = (summarise_function(name, list(own.values())) for name, own in sorted(lines.items()) if own)
     completed = tuple(_add_own_stamps(each, items) if each.function == receiver else each for each in found)
-    if completed or not (requests := len(items.invocations())):
+    if completed or not items.tries:
         return completed
-    return (_add_own_stamps(Invocations(function=receiver, invocations=requests, cold_starts=0), items),)
+    return (_add_own_stamps(Invocations(function=receiver, invocations=items.tries, cold_starts=0), items),)
 
 
 def _add_own_stamps(reported: Invocations, items: ItemColumns) -> Invocations:

@@ -40,6 +40,9 @@ class Served(Contract):
         description="What is measured in place of AWS's: of `transfer` by platform and source, of a real store whose "
         "events end in an emulator's functions as `lambda`.",
     )
+    function_arm64: bool = Field(
+        default=False, description="Whether the copy of a measured function ran on Graviton, which is priced apart."
+    )
 
 
 class EndedServer(Contract):

@@ -149,7 +149,8 @@ class MeasuredFunction(RuledContract):
         ge=1,
         le=100,
         description="How often an event, or a batch, is handed to it before it is given up. Asynchronous invocations "
-        "(S3, PostgreSQL) have 3 at most; Lambda makes the second after a minute, the third after two more.",
+        "(S3, PostgreSQL) have 3 at most; Lambda makes the second after a minute, the third after two more. One where "
+        "PostgreSQL waits for the answer.",
     )
     max_event_age_s: int = Field(default=3_600, ge=60, le=21_600, description="An older event is given up.")
     bisect: bool = Field(default=False, description="Of streams: halve a batch that fails, so that one event is alone.")
@@ -195,17 +196,6 @@ class MeasuredFunction(RuledContract):
         if sum(len(name) + len(value.encode()) for name, value in self.variables.items()) > MOST_VARIABLES_BYTES:
             message = f"are more than Lambda's {MOST_VARIABLES_BYTES:,} bytes together"
             yield BrokenRule("variables", message, "Shorten them, or have the function read a file.")
-
-    def retried_s(self, *, batches: bool) -> float:
-        """
-        Return how long after its first attempt an event's last one is made, beside the time that they take themselves.
-
-        Args:
-            batches: whether batches of a stream are tried again, which Lambda does soon; single events wait.
-        """
-        if batches:
-            return STREAM_RETRY_S * (self.attempts - 1)
-        return sum(ASYNCHRONOUS_RETRIES_S[: self.attempts - 1])
 
     @property
     def described(self) -> str:

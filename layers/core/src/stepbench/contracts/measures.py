@@ -214,7 +214,9 @@ class HandlerResult(Contract):
     partly_failed: invocations that ended well and named records as failed. most_at_once: invocations at one moment.
     """
 
-    handler_ms: Latency = Field(description="t5 - t4 of the invocation that brought an event first.")
+    handler_ms: Latency = Field(
+        description="From the handler's call to t5, of the invocation that brought an event first."
+    )
     to_processed_ms: Latency = Field(description="t5 - t0 of the first that processed it, by the drain limit.")
     arrived: int = Field(ge=0)
     processed: int = Field(ge=0)

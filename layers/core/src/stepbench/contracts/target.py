@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from stepbench.contracts.base import Contract, refuse
 from stepbench.contracts.capacity import ConstantDelay, Delay, OnDemandCapacity, TableCapacity
 from stepbench.contracts.endpoint import EndpointForm, endpoint_rules
-from stepbench.contracts.function import MeasuredFunction
+from stepbench.contracts.function import ASYNCHRONOUS_RETRIES_S, STREAM_RETRY_S, MeasuredFunction
 from stepbench.contracts.tuning import AsReleased, Tuning
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 
@@ -93,6 +93,22 @@ class StoreTarget(Contract):
     def receiver(self) -> Receiver:
         """Return the name of the function that a push store delivers to: the stack's, or the copy of a measured one."""
         return "ReceiveEvents" if self.function is None else "MeasuredFunction"
+
+    @property
+    def attempts(self) -> int:
+        """Return how often an event, or a batch, is handed to a measured function before it is given up."""
+        return 1 if self.function is None else self.function.attempts
+
+    @property
+    def retried_s(self) -> float:
+        """
+        Return how long after its first attempt an event's last one is made, beside the time that they take themselves.
+
+        Lambda tries batches of a stream again soon; single events wait.
+        """
+        if self.delivers_batches:
+            return STREAM_RETRY_S * (self.attempts - 1)
+        return sum(ASYNCHRONOUS_RETRIES_S[: self.attempts - 1])
 
 
 class S3Target(StoreTarget):
@@ -181,6 +197,11 @@ class PostgresqlTarget(StoreTarget):
         default="event", description="`request_response` runs the receiver inside the INSERT."
     )
     tls: bool = Field(default=False, description="In operations: encrypted, with the server's certificate verified.")
+
+    @property
+    def attempts(self) -> int:
+        """Return one where the INSERT waits for the answer: Lambda tries only asynchronous invocations again."""
+        return 1 if self.invocation == "request_response" else super().attempts
 
 
 class EtcdTarget(StoreTarget):

@@ -39,7 +39,7 @@ def _drain_limit_s(fields: dict[str, Any]) -> float:
     target = fields.get("target")  # absent where it is refused
     if target is None or target.function is None:
         return DRAIN_LIMIT_S
-    return DRAIN_LIMIT_S + float(target.function.retried_s(batches=target.delivers_batches))
+    return DRAIN_LIMIT_S + float(target.retried_s)
 
 
 class Record(RuledContract):

@@ -56,12 +56,18 @@ TASK_HEARTBEATS = "heartbeats of tasks, one a second in the results table"
 
 
 class FunctionUsage(NamedTuple):
-    """What Lambda bills of one function; `scale` is 1, or by what the lines that were read were multiplied."""
+    """
+    What Lambda bills of one function.
+
+    scale: 1, or by what the lines that were read were multiplied. arm64: of a measured function's copy; None of the
+    stack's own, which have its processor.
+    """
 
     name: str
     invocations: int
     gb_s: float
     scale: float = 1
+    arm64: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -117,10 +123,16 @@ def actual_cost(trial: TrialPlan, done: Done, deployment: Deployment, estimate_u
 
 
 def function_amounts(functions: Sequence[FunctionUsage], *, arm64: bool) -> Iterator[Amount]:
-    """Yield requests and duration: of what a trigger invokes, of writers, of all other functions together."""
-    duration = prices.LAMBDA_ARM_GB_S if arm64 else prices.LAMBDA_GB_S
+    """
+    Yield requests and duration: of what a trigger invokes, of writers, of all other functions together.
+
+    arm64: whether the stack's functions run on Graviton.
+    """
     for part, label in _LABELS:
         found = [each for each in functions if _PARTS.get(each.name, "control") == part]
+        # What a trigger invokes in one trial is either the stack's or a copy, so one processor each.
+        on_arm64 = next((each.arm64 for each in found if each.arm64 is not None), arm64)
+        duration = prices.LAMBDA_ARM_GB_S if on_arm64 else prices.LAMBDA_GB_S
         scaled = ", ".join(f"{each.name} x {each.scale:.3g}" for each in found if each.scale != 1)
         note = f"from a sample of the log lines: {scaled}" if scaled else ""
         names = ", ".join(sorted(each.name for each in found))

@@ -170,7 +170,7 @@ def _received_s(trial: TrialPlan, assumed: Assumptions) -> float:
     if function is None:
         return assumed.receiver_s
     memory = (function.memory_mib or FUNCTION_MEMORY_MB) / FUNCTION_MEMORY_MB
-    return assumed.receiver_s * memory * (1 if assumed.expected else function.attempts)
+    return assumed.receiver_s * memory * (1 if assumed.expected else trial.target.attempts)
 
 
 def _invoked_writes(trial: TrialPlan, offered: int, assumed: Assumptions) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, Never, Protocol
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterator
 
     from stepbench.analysis.evidence import Stored
@@ -97,14 +98,14 @@ class Logs(NamedTuple):
 
     line_groups: names of log groups, in which `{prefix}` stands for that of the stack's functions. pattern: by a
     trial's tag, what finds its printed records there. printed: the names of records of which there is a line. recorded:
-    the request ids of which there has to be a REPORT line, and the names of which there has to be a printed one.
+    how many REPORT lines there have to be of each request id, and the names of which there has to be a printed line.
     """
 
     functions: tuple[str, ...]
     line_groups: tuple[str, ...]
     pattern: Callable[[str], str]
     printed: Callable[[TrialRef, RunStore], set[str]]
-    recorded: Callable[[TrialRef, RunStore, TrialTable], tuple[set[str], set[str]]]
+    recorded: Callable[[TrialRef, RunStore, TrialTable], tuple[Counter[str], set[str]]]
 
 
 IN_A_ROW = 3

@@ -79,7 +79,13 @@ _ARRIVALS = (
 )
 _PROCESSING = (
     Column("t5_ns", "int64", "ns", "End of the first invocation that processed it.", "none has"),
-    Column("handler_ns", "int64", "ns", "t5 - t4 of the first arrival's invocation.", "it never ended"),
+    Column(
+        "handler_ns",
+        "int64",
+        "ns",
+        "From the handler's call to t5, of the first arrival's invocation.",
+        "it never ended",
+    ),
     Column("processed", "bool", "yes or no", "A measured function had processed it by the drain limit."),
     Column("tries", "plain int64", "count", "Deliveries until it was processed, or in vain."),
     Column("processings", "plain int64", "count", "Deliveries that processed it."),

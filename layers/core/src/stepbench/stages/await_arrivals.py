@@ -97,7 +97,7 @@ def _is_settled(joined: Joined, spec: TrialSpec, running: int) -> NDArray[np.boo
         return joined.t4_ns > 0
     if running or (isinstance(target, DynamoDbTarget) and target.batch_size > 1):
         return processing.ever
-    settled: NDArray[np.bool_] = processing.ever | (processing.failed >= target.function.attempts)
+    settled: NDArray[np.bool_] = processing.ever | (processing.failed >= target.attempts)
     return settled
 
 

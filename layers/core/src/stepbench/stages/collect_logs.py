@@ -10,6 +10,7 @@ measured function's copy. Last, the trial's messages are taken from the on-failu
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -192,7 +193,7 @@ def _resume(token: str) -> _Cursor | None:
 def _begin(spec: TrialSpec, logs: Logs, services: Services, now_ns: int) -> _Cursor:
     ref, function = spec.ref, spec.plan.target.function
     prefix = services.settings.function_prefix
-    expected = len(logs.recorded(ref, services.runs, services.table)[0])
+    expected = logs.recorded(ref, services.runs, services.table)[0].total()
     return _Cursor(
         from_ms=_trial_start_ms(ref, services, now_ns) - _MARGIN_MS,
         to_ms=now_ns // 1_000_000 + _MARGIN_MS,
@@ -255,13 +256,13 @@ def _request_page(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services
 
 def _compare(ref: TrialRef, cursor: _Cursor, logs: Logs, services: Services) -> LogCollection:
     expected, wanted = logs.recorded(ref, services.runs, services.table)
-    seen: set[str] = set()
-    for key in services.runs.keys(layout.trial_key(ref, f"logs/{cursor.receiver}/")):
-        seen.update(line.request_id for line in services.runs.get_model(key, ReportPage).lines)
+    keys = services.runs.keys(layout.trial_key(ref, f"logs/{cursor.receiver}/"))
+    lines = (line for key in keys for line in services.runs.get_model(key, ReportPage).lines)
+    seen = Counter(request_id for request_id, _ in {(line.request_id, line.at_ms) for line in lines})
     return LogCollection(
         every=cursor.every,
-        expected=len(expected),
-        seen=len(expected & seen),
+        expected=expected.total(),
+        seen=(expected & seen).total(),
         t4_expected=len(wanted),
         t4_seen=len(wanted & logs.printed(ref, services.runs)) if wanted else 0,
         calls=cursor.calls,

@@ -111,7 +111,7 @@ def _from_table(spec: TrialSpec, position: LogPosition, services: Services) -> t
     began_ms = services.clock.now_ns() // _MS_NS
     since_ns = max(position.table_to_ms - TABLE_OVERLAP_MS, 0) * _MS_NS
     items = services.table.function_lines(spec.tag, since_ns)
-    lines = ((t5_ns // _MS_NS, line) for t5_ns, text in items for line in text.splitlines())
+    lines = ((t5_ns // _MS_NS, line) for t5_ns, text in items for line in text.split("\n"))
     taken = _take(spec.tag, position, lines, services)
     return _forget(taken.position, table_to_ms=began_ms), taken.stored
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.drivers.receivers.source import MISSING, named_version, source_problems
-from stepbench.errors import Problem, raise_problems
+from stepbench.contracts.identity import trial_tag
+from stepbench.drivers.receivers.source import MISSING, copy_name, named_version, source_problems
+from stepbench.errors import PlanError, Problem, raise_problems
 from stepbench.observability import logger
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ NOT_ALLOWED = (
     "is not allowed by the stack's parameter MeasuredFunctions",
     "Deploy with its ARN in MeasuredFunctions (:* behind it for versions and aliases), and its role in MeasuredRoles.",
 )
+MOST_LETTERS = 64
+"""Of a function's name."""
 _REFUSALS = {"ResourceNotFoundException": MISSING, "AccessDeniedException": NOT_ALLOWED}
 """What Lambda's refusals mean, and the way out."""
 
@@ -36,8 +39,13 @@ def check_functions(trials: Iterable[Expanded], services: Services) -> None:
         PlanError: with each such function once.
     """
     at: dict[tuple[str, str], tuple[str, MeasuredFunction]] = {}
+    prefix = services.settings.function_prefix
     for trial in trials:
         function = trial.plan.target.function
+        if function is not None and (too_many := len(copy_name(trial_tag("", 0), prefix)) - MOST_LETTERS) > 0:
+            message = f"is measured by a copy, whose name would be {too_many} letters longer than Lambda allows"
+            remedy = f"Deploy the stack under a name of at most {len(prefix) - too_many} letters."
+            raise PlanError([Problem(f"trials[{trial.source}].target.function", prefix, message, remedy)])
         if function is not None and function.name is not None:
             path = f"trials[{trial.source}].target.function"
             at.setdefault((function.name, function.times), (path, function))

@@ -27,26 +27,30 @@ YOUNG = timedelta(minutes=15)
 
 def remove_orphaned_copies(services: Services) -> tuple[str, ...]:
     """Remove copies that no lease accounts for, and logs and code that no copy has; return the names of the copies."""
-    held = {lease.tag for lease in (*services.table.leases(), *services.table.left())}
-    removed = []
+    removed, held = [], _held(services)
     try:
-        functions = {name: function for name, function in _functions(services) if name not in held}
+        functions, logged, kept = dict(_functions(services)), {*_logged(services)}, {*_kept(services)}
     except (ClientError, BotoCoreError):
         logger.exception("copies of measured functions could not be looked for")
         return ()
-    for tag, function in functions.items():
+    held |= _held(services)  # once more: a trial may have begun meanwhile, and made what was found
+    for tag in functions.keys() - held:
         with _logged_failures(tag):
-            if _is_copy(tag, function, services):
+            if _is_copy(tag, functions[tag], services):
                 _remove_function(tag, services)
                 removed.append(copy_name(tag, services.settings.function_prefix))
-    for tag in {*_logged(services)} - held - functions.keys():
+    for tag in logged - held - functions.keys():
         with _logged_failures(tag):
             _remove_log(tag, services)
-    kept = (key.removeprefix(COPIES).removesuffix(".zip") for key in services.runs.keys(COPIES))
-    for tag in {*kept} - held - functions.keys():
+    for tag in kept - held - functions.keys():
         with _logged_failures(tag):
             services.aws("s3").delete_object(Bucket=services.settings.results_bucket, Key=f"{COPIES}{tag}.zip")
     return tuple(removed)
+
+
+def _held(services: Services) -> set[str]:
+    """Return the tags of trials that hold a target, or have left something of theirs."""
+    return {lease.tag for lease in (*services.table.leases(), *services.table.left())}
 
 
 @contextmanager
@@ -84,6 +88,11 @@ def _logged(services: Services) -> Iterator[str]:
         for group in page["logGroups"]:
             if group["creationTime"] < until_ms:
                 yield group["logGroupName"].removeprefix(prefix)
+
+
+def _kept(services: Services) -> Iterator[str]:
+    """Yield the tags of trials of which there is copied code."""
+    return (key.removeprefix(COPIES).removesuffix(".zip") for key in services.runs.keys(COPIES))
 
 
 def _remove_function(tag: str, services: Services) -> None:

@@ -17,6 +17,7 @@ from stepbench.contracts.target import DynamoDbTarget, S3Target
 from stepbench.contracts.tasks import InputToMake, PreparedTarget, PrepareTargetInput, PrepareTargetOutput
 from stepbench.drivers.preload import PRELOAD_FOR_S
 from stepbench.drivers.protocol import Substituted, TakesValues
+from stepbench.drivers.receivers.source import copy_name
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import (
     StepbenchError,
@@ -96,7 +97,7 @@ def prepare_target(
         undo_if_cancelled(spec, opened, services)
         _remove_left(target, services, build)
         _await_ready(spec, opened, services)
-        noted = _describe(spec, opened, services)
+        noted = _describe(spec, opened, services).model_copy(update={"function_arm64": _runs_on_arm64(spec, services)})
     services.runs.put_model(layout.trial_key(task.ref, "provider.json"), noted)
     _write_levels(spec, services)
     return PrepareTargetOutput(
@@ -113,6 +114,15 @@ def _write_levels(spec: TrialSpec, services: Services) -> None:
         for number, tasks in wide_levels(dag):
             key = layout.dag_level_key(spec.ref, dag.name, number)
             services.runs.put_json(key, [task.model_dump(mode="json") for task in tasks])
+
+
+def _runs_on_arm64(spec: TrialSpec, services: Services) -> bool:
+    """Return whether the trial's copy of a function runs on Graviton; False without one."""
+    if spec.plan.target.function is None:
+        return False
+    name = copy_name(spec.tag, services.settings.function_prefix)
+    configuration = services.aws("lambda").get_function_configuration(FunctionName=name)
+    return "arm64" in configuration.get("Architectures", ())
 
 
 def _describe(spec: TrialSpec, opened: OpenDriver, services: Services) -> Served:

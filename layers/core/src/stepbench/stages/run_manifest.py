@@ -183,7 +183,7 @@ def _used_since(since_ms: int, run_id: str, services: Services) -> tuple[tuple[F
 
 
 def _read_reports(name: str, since_ms: int, services: Services) -> FunctionUsage:
-    lines: dict[str, ReportLine] = {}
+    lines: dict[tuple[str, int], ReportLine] = {}
     asked: dict[str, Any] = {
         "logGroupName": f"/aws/lambda/{services.settings.function_prefix}-{name}",
         "startTime": since_ms,
@@ -196,7 +196,7 @@ def _read_reports(name: str, since_ms: int, services: Services) -> FunctionUsage
             if error.response["Error"]["Code"] == "ResourceNotFoundException":
                 break  # a function that never ran has no log group
             raise
-        lines.update((line.request_id, line) for line in parse_reports(answer.get("events", ())))
+        lines.update(((line.request_id, line.at_ms), line) for line in parse_reports(answer.get("events", ())))
         if not (token := answer.get("nextToken")):
             break
         asked["nextToken"] = token

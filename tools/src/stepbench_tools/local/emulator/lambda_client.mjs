@@ -66,7 +66,7 @@ function endings(id, isAsync, next) {
     try {
       text = JSON.stringify(result === undefined ? null : result);
     } catch {
-      return refuse(named('Runtime.InvalidResponse', 'Unable to stringify response body'));
+      return refuse(named('Runtime.JSONStringifyError', 'Unable to stringify response body'));
     }
     return close(() => ask('POST', `invocation/${id}/response`, text ?? 'null'));
   };

@@ -105,7 +105,7 @@ def _logged_rules(trial: TrialFields, function: MeasuredFunction) -> Iterator[Br
 
 def _attempt_rules(trial: TrialFields, function: MeasuredFunction) -> Iterator[BrokenRule]:
     """The trial has to wait for the last attempt, and Lambda bounds how many there are."""
-    if trial.drain_limit_s < (needed_s := function.retried_s(batches=trial.target.delivers_batches)):
+    if trial.drain_limit_s < (needed_s := trial.target.retried_s):
         message = f"is over before {function.attempts} attempts are made, the last of them after {needed_s:g} s"
         yield BrokenRule("drain_limit_s", message, "Raise it, remove it, or lower target.function.attempts.")
     if not trial.target.delivers_batches:

@@ -30,7 +30,7 @@ from stepbench.drivers.receivers.source import (
     package_configuration,
     source_problems,
 )
-from stepbench.errors import PlanError, Problem, TargetUnavailableError, raise_problems
+from stepbench.errors import HIDDEN, PlanError, Problem, TargetUnavailableError, raise_problems
 from stepbench.observability import logger
 from stepbench.records.storage import layout
 
@@ -169,20 +169,28 @@ class FunctionCopy:
         )
 
     async def _make(self) -> None:
-        configuration, code = await (self._of_function() if self._wanted.name else self._of_package())
         variables = await self._variables()
+        configuration, code = await (self._of_function if self._wanted.name else self._of_package)(variables)
         request = copy_request(configuration, self._wanted, self._settings.measuring_layer_arn, variables)
         await self._unless_there("logs", "create_log_group", logGroupName=self._log_group)
         await self._aws.ask("put_retention_policy", "logs", logGroupName=self._log_group, retentionInDays=_LOG_DAYS)
-        await self._unless_there(
-            "lambda",
-            "create_function",
-            FunctionName=self._name,
-            Code=code,
-            LoggingConfig=logging_config(self._wanted, self._log_group),
-            Tags={TRIAL_TAG: self._spec.tag},
-            **request,
-        )
+        try:
+            await self._unless_there(
+                "lambda",
+                "create_function",
+                FunctionName=self._name,
+                Code=code,
+                LoggingConfig=logging_config(self._wanted, self._log_group),
+                Tags={TRIAL_TAG: self._spec.tag},
+                **request,
+            )
+        except TargetUnavailableError as error:
+            said, quoted, _ = str(error).partition(
+                "{"
+            )  # Lambda repeats the variables that it refuses, with their values
+            if not quoted:
+                raise
+            raise type(error)(said + HIDDEN) from None
 
     async def _variables(self) -> dict[str, str]:
         """Return the variables that the measuring layer reads; none where Lambda's own lines have the times."""
@@ -199,7 +207,7 @@ class FunctionCopy:
         offered = self._spec.offered
         return offered.record.identity_attribute if offered.target.store == "dynamodb" else ""
 
-    async def _of_function(self) -> tuple[dict[str, Any], dict[str, str]]:
+    async def _of_function(self, variables: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the configuration of the function, and where its code has been copied to."""
         try:
             found = await self._aws.ask("get_function", **named_version(self._wanted.name or ""))
@@ -207,7 +215,7 @@ class FunctionCopy:
             if error_code(error) != _GONE:
                 raise
             raise PlanError([self._problem(".name", *MISSING)]) from error
-        raise_problems(source_problems(self._path, found["Configuration"], self._wanted))
+        raise_problems(source_problems(self._path, found["Configuration"], self._wanted, variables))
         await self._require_rights(str(found["Configuration"]["Role"]))
         await self._aws.call(self._copy_code, found["Code"]["Location"], await self._aws.client("s3"))
         return found["Configuration"], {"S3Bucket": self._settings.results_bucket, "S3Key": self._code_key}
@@ -242,7 +250,7 @@ class FunctionCopy:
         with urllib.request.urlopen(location, timeout=_DOWNLOAD_LIMIT_S) as code:  # noqa: S310 -- Lambda's own link
             s3.upload_fileobj(code, self._settings.results_bucket, self._code_key)
 
-    async def _of_package(self) -> tuple[dict[str, Any], dict[str, str]]:
+    async def _of_package(self, variables: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return a configuration for the package, and where its code is, after a look whether it is what it says."""
         key = self._wanted.package
         if key is None or not self._settings.emulator:
@@ -256,6 +264,7 @@ class FunctionCopy:
         if self._wanted.variables_key is not None:
             values = await self._aws.call(self._private_values, s3, self._wanted.variables_key)
             configuration["Environment"] = {"Variables": values}
+        raise_problems(source_problems(self._path, configuration, self._wanted, variables))
         return configuration, {"S3Bucket": self._settings.results_bucket, "S3Key": key}
 
     def _require_whole(self, s3: Any, key: str) -> None:  # noqa: ANN401 -- boto3's

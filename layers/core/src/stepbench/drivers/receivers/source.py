@@ -8,10 +8,11 @@ Source:
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.function import RUNTIMES
+from stepbench.contracts.function import MOST_VARIABLES_BYTES, RUNTIMES
 from stepbench.errors import Problem
 
 if TYPE_CHECKING:
@@ -54,14 +55,17 @@ def named_version(name: str) -> dict[str, str]:
     return {"FunctionName": name}
 
 
-def source_problems(at: str, configuration: Mapping[str, Any], wanted: MeasuredFunction) -> Iterator[Problem]:
+def source_problems(
+    at: str, configuration: Mapping[str, Any], wanted: MeasuredFunction, added: Mapping[str, str]
+) -> Iterator[Problem]:
     """
-    Yield why a function cannot be copied and measured.
+    Yield why a function, or a package, cannot be copied and measured.
 
     Args:
         at: path of `target.function` in the plan.
         configuration: as GetFunctionConfiguration shows it.
         wanted: `target.function`; what is in the layer's way matters where the layer is to measure.
+        added: variables of the trial, for what prints the times.
     """
     name = str(configuration.get("FunctionName", ""))
     environment = configuration.get("Environment") or {}
@@ -101,10 +105,28 @@ def source_problems(at: str, configuration: Mapping[str, Any], wanted: MeasuredF
             f"has variables whose names the measuring layer needs: {', '.join(_OWN_VARIABLES)}",
             "Measure the original, not a copy of it.",
         ),
+        (
+            (size := _measured_bytes(_copy_variables(configuration, wanted, added))) > MOST_VARIABLES_BYTES,
+            f"has variables which in its copy come to {size:,} bytes, as JSON: Lambda takes {MOST_VARIABLES_BYTES:,}",
+            "Shorten them, or have the function read some of them elsewhere.",
+        ),
     ]
     for broken, message, remedy in found:
         if broken:
-            yield Problem(path=f"{at}.name", value=repr(name), message=message, remedy=remedy)
+            field = "name" if wanted.name else "variables"
+            yield Problem(path=f"{at}.{field}", value=repr(name), message=message, remedy=remedy)
+
+
+def _copy_variables(
+    configuration: Mapping[str, Any], wanted: MeasuredFunction, added: Mapping[str, str]
+) -> dict[str, str]:
+    own = (configuration.get("Environment") or {}).get("Variables", {})
+    return {**own, **wanted.variables, **added, **({WRAPPER: WRAPPER_PATH} if wanted.times == "layer" else {})}
+
+
+def _measured_bytes(variables: Mapping[str, str]) -> int:
+    """Return what Lambda's limit is about: a refusal shows the text that it has measured, which is JSON."""
+    return len(json.dumps(variables, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def copy_request(
@@ -120,12 +142,10 @@ def copy_request(
         variables: of the trial, for what prints the times.
     """
     request = {name: configuration[name] for name in _COPIED if configuration.get(name)}
-    own = (configuration.get("Environment") or {}).get("Variables", {})
     layers = [layer["Arn"] for layer in configuration.get("Layers", ())]
-    wrapper = {WRAPPER: WRAPPER_PATH} if wanted.times == "layer" else {}
     request |= {
-        "Environment": {"Variables": {**own, **wanted.variables, **variables, **wrapper}},
-        "Layers": [*layers, *([layer_arn] if wrapper else [])],
+        "Environment": {"Variables": _copy_variables(configuration, wanted, variables)},
+        "Layers": [*layers, *([layer_arn] if wanted.times == "layer" else [])],
         "Description": f"Copy of {configuration.get('FunctionName', 'a package')}, made by Stepbench for one trial",
     }
     if systems := configuration.get("FileSystemConfigs"):

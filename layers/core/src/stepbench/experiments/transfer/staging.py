@@ -7,6 +7,7 @@ The names of files, and where their digests stand, are spelled here alone.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -117,10 +118,10 @@ def logs(trial: AnyTrial) -> Logs:
     return Logs(FUNCTIONS, own, transfer_filter, logged_reads, _recorded)
 
 
-def _recorded(ref: TrialRef, runs: RunStore, table: TrialTable) -> tuple[set[str], set[str]]:  # noqa: ARG001
-    """Return the request ids of invocations that left rows, and the names of all rows."""
+def _recorded(ref: TrialRef, runs: RunStore, table: TrialTable) -> tuple[Counter[str], set[str]]:  # noqa: ARG001
+    """Return the request ids of invocations that left rows, once each, and the names of all rows."""
     rows = read_transfers(ref, runs)
-    return {row.task for row in rows if row.platform == "lambda"}, {row.name for row in rows}
+    return Counter({row.task for row in rows if row.platform == "lambda"}), {row.name for row in rows}
 
 
 def _items(spec: TrialSpec, digests: Mapping[int, str], start_at_ns: int, bucket: str) -> Iterator[TransferItem]:

@@ -75,7 +75,7 @@ def handler_tables(summary: RunSummary) -> tuple[doc.Table, ...]:
     if not rows:
         return ()
     caption = (
-        f"Handler time ({doc.minus('t5', 't4')}, from the handler's first statement to its return or error) of the "
+        "Handler time (from when the handler was called, just behind t4, to t5, its return or error) of the "
         f"invocation that brought an event first, and time to processed ({doc.minus('t5', 't0')}, from when the write "
         f"was due to the end of the first invocation that processed it), with {doc.NINETY_FIVE} intervals."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -65,13 +66,13 @@ def recorded_requests(
     table: TrialTable,
     *,
     log_t4: str,
-) -> tuple[set[str], set[str]]:
-    """Return the request ids of receivers' invocations, and of those whose records are printed by that mode."""
-    received, logged = set[str](), set[str]()
+) -> tuple[Counter[str], set[str]]:
+    """Return how often each request was tried, and the ids of those whose records are printed by that mode."""
+    received, logged = Counter[str](), set[str]()
     for item in table.t4_items(ref.tag):
         request_id = str(item["sk"]).rpartition("#")[0]
         if item["source"] in PUSHED:
-            received.add(request_id)
+            received[request_id] += 1
         if item["n"] and is_logged(log_t4, request_id):
             logged.add(request_id)
     return received, logged

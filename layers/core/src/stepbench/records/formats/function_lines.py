@@ -10,10 +10,10 @@ themselves.
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, ValidationError
+from pydantic_core import from_json
 
 from stepbench.contracts.base import Contract, ForeignText
 from stepbench.records.formats.deliveries import POSTGRESQL_SOURCE, T3_RESOLUTION_NS, pack_one_by_one, parse_delivery
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 T4, T5, RECORDS = "stepbench.t4", "stepbench.t5", "stepbench.records"
-_BEGINS = tuple(f'{{"{name}"' for name in (T4, T5, RECORDS))
+_BEGIN = '{"stepbench.'
 
+Ns = Annotated[int, Field(ge=0, lt=2**63)]
+"""What column files hold; a function that prints its lines itself may print any number."""
 Record = tuple[Any, ...]
 """As the layer writes it, by the source: what is needed of a record to know its event, and nothing of its content."""
 
@@ -33,8 +35,8 @@ class Line(Contract):
     """What all lines have: which trial, which invocation."""
 
     trial: str
-    request: str
-    t4: int = Field(ge=0)
+    request: str = Field(max_length=200)
+    t4: Ns
     records: tuple[Record, ...] = ()
 
     @property
@@ -48,16 +50,22 @@ class Begin(Line):
 
     sandbox: str
     cold: bool = False
-    init_ns: int = Field(default=0, ge=0)
+    init_ns: Ns = 0
     t4_resolution_ns: int = Field(default=1, ge=1)
     batch: int = Field(ge=0)
     source: str = ""
 
 
 class End(Line):
-    """The handler has returned, or raised an `error`; `failed`: what its partial batch response lists."""
+    """
+    The handler has returned, or raised an `error`.
 
-    t5: int = Field(ge=0)
+    called: when it was called, behind what the layer does first; without it, at t4. failed: what its partial batch
+    response lists.
+    """
+
+    t5: Ns
+    called: Ns = 0
     error: ForeignText = ""
     failed: tuple[str, ...] | None = None
 
@@ -111,11 +119,18 @@ _MODELS: dict[str, type[Line]] = {T4: Begin, T5: End, RECORDS: Part}
 
 
 def parse_line(message: str) -> Line | None:
-    """Return what a line of the log says; None for any other line, also for one that the user's code has made up."""
-    if not message.startswith(_BEGINS):
+    """
+    Return what a line of the log says; None for any other line, also for one that the user's code has made up.
+
+    What the function has printed without the end of a line stands before it, or what its logger puts before any text.
+    """
+    begin = message.rfind(_BEGIN)  # in texts of a line of ours, quotes are escaped
+    if begin < 0:
         return None
     try:
-        ((name, fields),) = json.loads(message).items()
+        ((name, fields),) = from_json(
+            message[begin:]
+        ).items()  # refuses halves of characters, too, which nothing can store
         return _MODELS[name].model_validate(fields)
     except (ValueError, KeyError, AttributeError, ValidationError):
         return None
@@ -154,6 +169,7 @@ def item_of(tag: str, invocation: Invocation) -> dict[str, Any] | None:
         "batch": begin.batch,
         "source": FUNCTION,
         "t3_resolution_ns": T3_RESOLUTION_NS[delivery.store],
+        "called_ns": end.called if end and begin.t4 <= end.called <= end.t5 else begin.t4,
         "t5_ns": end.t5 if end else 0,
         "failed_from": _failed_from(begin, end, records),
         "error": end.error if end else "",

@@ -18,11 +18,13 @@ class FunctionRun(NamedTuple):
     """
     What became of one invocation of a measured function.
 
-    t5_ns: 0 = it never ended, as far as is known. failed_from: index in the batch of the first record that was not
-    processed. error: type of the handler's error; "" = none, also where it never ended.
+    called_ns: when the handler was called, at t4 or just behind it. t5_ns: 0 = it never ended, as far as is known.
+    failed_from: index in the batch of the first record that was not processed. error: type of the handler's error;
+    "" = none, also where it never ended.
     """
 
     t4_ns: int
+    called_ns: int
     t5_ns: int
     failed_from: int
     error: str
@@ -30,8 +32,10 @@ class FunctionRun(NamedTuple):
 
 def parse_run(key: str, item: Mapping[str, Any]) -> FunctionRun:
     """Parse what only a measured function's items have; raises KeyError, TypeError or ValueError."""
+    t4_ns = int(key.rpartition("#")[2])
     return FunctionRun(
-        t4_ns=int(key.rpartition("#")[2]),
+        t4_ns=t4_ns,
+        called_ns=int(item.get("called_ns", t4_ns)),
         t5_ns=int(item["t5_ns"]),
         failed_from=int(item["failed_from"]),
         error=sys.intern(str(item["error"])),
@@ -40,13 +44,13 @@ def parse_run(key: str, item: Mapping[str, Any]) -> FunctionRun:
 
 class RunColumns:
     """
-    Columns with 30 bytes of each invocation of a measured function, a row for each row of `ItemColumns`.
+    Columns with 38 bytes of each invocation of a measured function, a row for each row of `ItemColumns`.
 
     errors: their types, in which `error` is an index; "" = none is the first.
     """
 
     def __init__(self, rows_before: int = 0) -> None:
-        self._t4_ns, self._t5_ns = (array("q", bytes(8 * rows_before)) for _ in range(2))
+        self._t4_ns, self._called_ns, self._t5_ns = (array("q", bytes(8 * rows_before)) for _ in range(3))
         self._failed_from, self._init_ns = array("I", bytes(4 * rows_before)), array("q", bytes(8 * rows_before))
         self._error = array("H", bytes(2 * rows_before))
         self.errors: dict[str, int] = {"": 0}
@@ -55,6 +59,7 @@ class RunColumns:
         """Add a row for each item; None of one that is no such invocation."""
         runs = [run or _NO_RUN for run in found]
         self._t4_ns.extend([run.t4_ns for run in runs])
+        self._called_ns.extend([run.called_ns for run in runs])
         self._t5_ns.extend([run.t5_ns for run in runs])
         self._failed_from.extend([run.failed_from for run in runs])
         self._init_ns.extend(init_ns)
@@ -71,6 +76,11 @@ class RunColumns:
     def t4_ns(self) -> NDArray[np.int64]:
         """Return when each began; 0 of items that are no such invocation."""
         return np.frombuffer(self._t4_ns, dtype=np.int64)
+
+    @property
+    def called_ns(self) -> NDArray[np.int64]:
+        """Return when each one's handler was called; 0 of items that are no such invocation."""
+        return np.frombuffer(self._called_ns, dtype=np.int64)
 
     @property
     def t5_ns(self) -> NDArray[np.int64]:
@@ -93,4 +103,4 @@ class RunColumns:
         return np.frombuffer(self._error, dtype=np.uint16)
 
 
-_NO_RUN = FunctionRun(0, 0, 0, "")
+_NO_RUN = FunctionRun(0, 0, 0, 0, "")

@@ -42,10 +42,13 @@ class ReportLine(Contract):
     """
     One invocation. `init_ms` only where it was a cold start, `failure` only where Lambda ended it (not by emulators).
 
-    failure: `timeout`, or an error type such as `Runtime.OutOfMemory`.
+    at_ms: the log event's own time, since the epoch: a retry of an asynchronous invocation has its first try's request
+    id, and a time of its own. 0 of lines that were stored without. failure: `timeout`, or an error type such as
+    `Runtime.OutOfMemory`.
     """
 
     request_id: str
+    at_ms: int = 0
     duration_ms: float
     billed_ms: float
     memory_mb: int
@@ -72,9 +75,9 @@ class LogCollection(Contract):
     every: int
     """Every so many-th of the receiver's minutes was read; 1 = all."""
     expected: int
-    """Distinct request ids in the receivers' t4 items."""
+    """Invocations of the receivers by their t4 items, each try of a request by itself."""
     seen: int
-    """So many of the expected ids have a REPORT line."""
+    """So many of the expected invocations have a REPORT line."""
     t4_expected: int = 0
     """Request ids of all t4 items that the trial's `log_t4` wants in the log."""
     t4_seen: int = 0
@@ -132,8 +135,8 @@ def _parse_json_report(message: str) -> ReportLine | None:
 
 def parse_reports(events: Iterable[dict[str, Any]]) -> tuple[ReportLine, ...]:
     """Parse the REPORT lines among the `events` of a FilterLogEvents answer."""
-    found = (parse_report(event["message"]) for event in events)
-    return tuple(line for line in found if line is not None)
+    found = ((parse_report(event["message"]), event.get("timestamp", 0)) for event in events)
+    return tuple(line.model_copy(update={"at_ms": at_ms}) for line, at_ms in found if line is not None)
 
 
 MARK = "stepbench.transfer"

@@ -203,6 +203,11 @@ class ItemColumns:
         received = np.frombuffer(self._received, dtype=np.bool_)
         return RequestSet(np.unique(self.request[received]))
 
+    @property
+    def tries(self) -> int:
+        """Return how many invocations by push triggers left an item; each try of a request counts."""
+        return int(np.count_nonzero(np.frombuffer(self._received, dtype=np.bool_)))
+
     def cold_init_ns(self) -> dict[int, int]:
         """Return how long each cold start of what a trigger invoked took, by the hash of its request id."""
         return self._cold_init_ns

@@ -26,9 +26,9 @@ class Processing(NamedTuple):
     """
     Columns of the events, in the grid's order; times are none (the type's largest number) where there are none.
 
-    handler_ns: t5 - t4 of the invocation with which each came first. processed_ns: t5 - t0 of the first that processed
-    it, at whatever time. again: how many more processed it. failed: how many failed it. tries_before: deliveries before
-    the one that processed it first.
+    handler_ns: from the handler's call to t5, of the invocation with which each came first. processed_ns: t5 - t0 of
+    the first that processed it, at whatever time. again: how many more processed it. failed: how many failed it.
+    tries_before: deliveries before the one that processed it first.
 
     Beside them: repeated_event, repeated_item: all deliveries of events that came more than once, by event and time.
     """
@@ -57,10 +57,15 @@ class _Invocations:
 
     def __init__(self, arrivals: Arrivals) -> None:
         item, runs = arrivals.delivery_item(), arrivals.items.runs
-        self.t4_ns = arrivals.delivery_t4_ns()
-        self._t5_ns = np.zeros_like(self.t4_ns) if runs is None else runs.t5_ns[item]
+        none = np.zeros(item.size, np.int64)
+        self._called_ns = none if runs is None else runs.called_ns[item]
+        self._t5_ns = none if runs is None else runs.t5_ns[item]
         self._failed_from = np.zeros(item.size, np.uint32) if runs is None else runs.failed_from[item]
         self._t5_ns[0] = 0  # number 0 is none
+
+    def handler_ns(self, delivery: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how long each delivery's handler took, of those that ended."""
+        return self._t5_ns.take(delivery) - self._called_ns.take(delivery)
 
     def ended_ns(self, delivery: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return t5 of each delivery."""
@@ -87,7 +92,7 @@ def find_processing(arrivals: Arrivals, every: RepeatedArrivals | None) -> Proce
         own = slice(first, min(first + _AT_ONCE, n))
         delivery = arrivals.delivery[own].astype(np.int64)
         ended_ns = invocations.ended_ns(delivery)
-        handler.put(own, ended_ns - invocations.t4_ns.take(delivery), ended_ns > 0)
+        handler.put(own, invocations.handler_ns(delivery), ended_ns > 0)
         t5_ns = invocations.processed_ns(delivery, arrivals.batch_index[own])
         failures = ((delivery > 0) & (t5_ns == 0)).astype(np.int8)
         if repeated is not None:

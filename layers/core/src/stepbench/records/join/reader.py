@@ -166,7 +166,7 @@ def _tries_by_order(spec: TrialSpec) -> int | None:
     target = spec.offered.target
     if target.function is None or target.function.times != "platform":
         return None
-    return target.function.attempts if target.delivers_batches else 0
+    return target.attempts if target.delivers_batches else 0
 
 
 def event_time_resolution_ns(spec: TrialSpec) -> int:

@@ -234,6 +234,9 @@ def test_a_log_has_the_lines_of_lambda() -> None:
 JSON_LOG = {"FunctionName": "f", "LoggingConfig": {"LogFormat": "JSON", "LogGroup": "/aws/lambda/f"}}
 
 
+DIVIDED = "one\rline\u2028of three\nanother"
+
+
 def test_a_function_that_logs_as_json_has_lambdas_lines_as_json() -> None:
     """They have times of their own; MiniStack's text lines would be further invocations to whoever reads them."""
     sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_parts)()
@@ -241,19 +244,22 @@ def test_a_function_that_logs_as_json_has_lambdas_lines_as_json() -> None:
     groups: dict[str, Any] = {"/aws/lambda/f": {"streams": {}}}
     logs = SimpleNamespace(_log_groups=groups, _append_log_events=lambda stream, lines: stream["events"].extend(lines))
     stock: list[str] = []
-    service = SimpleNamespace(_emit_lambda_logs=lambda _function, request, *_rest, **_named: stock.append(request))
+    service = SimpleNamespace(
+        _emit_lambda_logs=lambda _function, request, text, *_rest, **_named: stock.extend([request, *text.splitlines()])
+    )
     sandboxes.log_as_json(service, logs, lambda_parts)
     begun_ms = time.time_ns() // 1_000_000
     service._emit_lambda_logs(
         {"config": sandbox.config}, "r-1", sandbox.invoke("first", "r-1")["log"], error=False, duration_ms=5
     )
     service._emit_lambda_logs({"config": sandbox.config}, "r-2", "", error=True, duration_ms=5)
-    service._emit_lambda_logs({"config": {"FunctionName": "g"}}, "r-3", "", error=True, duration_ms=5)
+    service._emit_lambda_logs({"config": sandbox.config}, "r-3", DIVIDED, error=False, duration_ms=5)
+    service._emit_lambda_logs({"config": {"FunctionName": "g"}}, "r-4", DIVIDED, error=True, duration_ms=5)
     service._emit_lambda_logs(
-        {"config": {**JSON_LOG, "LoggingConfig": {"LogFormat": "JSON"}}}, "r-4", "", error=True, duration_ms=5
+        {"config": {**JSON_LOG, "LoggingConfig": {"LogFormat": "JSON"}}}, "r-5", "", error=True, duration_ms=5
     )
 
-    first, second = (
+    first, second, third = (
         [event["message"] for event in each["events"]] for each in groups["/aws/lambda/f"]["streams"].values()
     )
     began, ended = json.loads(first[0]), json.loads(first[-1])
@@ -262,7 +268,8 @@ def test_a_function_that_logs_as_json_has_lambdas_lines_as_json() -> None:
     assert (ended["record"]["status"], ended["record"]["requestId"]) == ("success", "r-1")
     assert ended["record"]["metrics"]["initDurationMs"] >= 0
     assert json.loads(second[-1])["record"]["status"] == "error"
-    assert stock == ["r-3", "r-4"]
+    assert third == DIVIDED.split("\n")
+    assert stock == ["r-4", *DIVIDED.split("\n"), "r-5"]
 
 
 @pytest.mark.parametrize(

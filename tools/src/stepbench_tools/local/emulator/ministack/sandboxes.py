@@ -241,6 +241,16 @@ def logging(config: Json) -> tuple[str, str]:
     return found.get("LogFormat", "Text"), found.get("LogGroup", "")
 
 
+class Printed(str):
+    """A text whose lines end as Lambda's do: a carriage return, or U+2028, is a part of a line."""
+
+    __slots__ = ()
+
+    def splitlines(self, keepends: bool = False) -> list[str]:  # noqa: FBT001, FBT002 -- as MiniStack calls it
+        """Return the lines; MiniStack wants none of their ends."""
+        return [f"{line}\n" if keepends else line for line in self.removesuffix("\n").split("\n")] if self else []
+
+
 def log_as_json(service: Any, logs: Any, parts: Any) -> None:
     """
     Leave out MiniStack's own START, END and REPORT lines where a function logs as JSON: its lines have been written.
@@ -257,7 +267,7 @@ def log_as_json(service: Any, logs: Any, parts: Any) -> None:
         log_format, group = logging(config)
         version, now_ns = config.get("Version", "$LATEST"), time.time_ns()
         if log_format != "JSON" or group not in logs._log_groups:
-            stock(function, request_id, text, error, duration_ms, **named)
+            stock(function, request_id, Printed(text or ""), error, duration_ms, **named)
             return
         if not text:  # its sandbox did not start
             begun_ns, failed = now_ns - duration_ms * 1_000_000, "Runtime.Unknown" if error else ""
@@ -266,7 +276,7 @@ def log_as_json(service: Any, logs: Any, parts: Any) -> None:
         now_ms = now_ns // 1_000_000
         never = dict.fromkeys(("firstEventTimestamp", "lastEventTimestamp", "lastIngestionTime"))
         stream: Json = {"events": [], "uploadSequenceToken": "1", "creationTime": now_ms, **never}
-        lines = [{"timestamp": now_ms, "message": line, "ingestionTime": now_ms} for line in text.splitlines()]
+        lines = [{"timestamp": now_ms, "message": line, "ingestionTime": now_ms} for line in Printed(text).splitlines()]
         logs._append_log_events(stream, lines)
         name = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[{version}]{uuid.uuid4().hex}"
         logs._log_groups[group]["streams"][name] = stream
