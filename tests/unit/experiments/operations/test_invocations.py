@@ -105,6 +105,7 @@ def test_rates_are_of_all_over_the_wall_time_and_of_one_function_over_its_own() 
     assert (found.function_per_s, found.slowest_per_s, found.fastest_per_s) == pytest.approx((100, 100, 100))
     assert window.service_ms.p50.value == pytest.approx(10)
     assert window.lateness_ms.p50.value == 0
+    assert (operations.clients, operations.generator_share) == (2, None)
 
 
 def test_an_invocation_that_died_was_tried_again_or_never_came_is_accounted_for() -> None:
@@ -123,6 +124,19 @@ def test_an_invocation_that_died_was_tried_again_or_never_came_is_accounted_for(
     assert (accounting.ok, accounting.unrecorded, accounting.unsent, accounting.offered) == (30, 20, 20, 70)
     (missing,) = (each for each in result.summary.caveats if each.kind == "missing_writer")
     assert missing.text.startswith("3 writers did not run, or did not end in order: writer 2 in slice 0")
+    (unsent,) = (each for each in result.summary.caveats if each.kind == "unsent")
+    assert unsent.text.startswith("20 of 70 scheduled events of measured phases were not sent")
+    assert unsent.remedy.startswith("Invocations never came, or later than invoked.duration_s")
+
+
+def test_a_record_that_is_in_table_and_bucket_counts_once() -> None:
+    """The table took it, and its answer was lost, so that it went to the bucket, too."""
+    trial = Trial()
+    for writer in range(6):
+        trial.record(writer, 120 * (writer // 2))
+    trial.record(0, 0, in_table=False)
+    (window,) = result_of(trial).summary.windows
+    assert (window.n, present(present(window.operations).invocations).recorded) == (60, 6)
 
 
 def test_the_report_says_how_many_how_fast_and_what_is_missing() -> None:
@@ -153,6 +167,7 @@ def test_files_have_each_invocations_begin_and_end_and_csv_the_numbers() -> None
     services = trial.memory.services
     records = read_records(services.trial(trial.ref), services.runs, services.table)
     (phase,) = describe_phases(records)
+    assert (phase["clients"], phase["think_ms"]) == (2, None)
     spans = [(each["writer"], each["end_ns"] - each["begin_ns"]) for each in phase["invocations"]]
     assert spans == [(writer, 120 * MS) for writer in range(6)]
 
