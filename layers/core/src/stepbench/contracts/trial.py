@@ -291,7 +291,9 @@ class TrialFields(Contract):
     def waiting_clients(self, phase: int) -> int | None:
         """Return how many clients wait for their answers at once, or how many invocations run; None in open loop."""
         planned = self.phases[phase]
-        return self.concurrency(phase) if planned.invoked else planned.closed and planned.closed.clients
+        if planned.invoked:
+            return self.concurrency(phase)
+        return planned.closed.clients if planned.closed else None
 
     def kept_operations(self, length_s: float) -> int:
         """
