@@ -179,7 +179,7 @@ def test_a_connection_that_cannot_be_closed_costs_the_next_trial_nothing() -> No
     """Its server may be gone; the invocation that comes upon it is another trial's."""
     function = Function()
     function.invoke(ref=OTHER)
-    function.drivers[0].close = fail  # type: ignore[method-assign]
+    function.drivers[0].close = fail  # type: ignore[assignment, method-assign]
     assert function.invoke().ok == 1
 
 
