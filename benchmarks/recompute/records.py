@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -130,7 +131,8 @@ def window_numbers(trial: Trial, phase: dict[str, Any], window: dict[str, Any], 
         found |= {("", name): each for name, each in percentiles(ascending).items()}
         found |= {("", name): each for name, each in operations_numbers(trial, phase, inside, held).items()}
         if phase["offers_number"] and held.any():
-            wall_s = (t2[held].max() - trial.get("t1_ns")[held].min()) / 1e9
+            found |= {("", name): each for name, each in invocations_numbers(phase.get("invocations", ())).items()}
+            wall_s = found.get(("", "wall_s"), (t2[held].max() - trial.get("t1_ns")[held].min()) / 1e9)
             rate = held.sum() / wall_s
             found |= {("", "wall_s"): wall_s, ("", "per_wall_s"): rate, ("", "throughput_per_s"): rate}
         minutes = (t2[own & trial.is_["ok"]] - begin) // 60_000_000_000
@@ -160,7 +162,7 @@ def operations_numbers(
 ) -> dict[str, Any]:
     """Return what operations have beside their measures: retries, the generator's share, parts of connecting."""
     found: dict[str, Any] = {"retries": trial.get("retries")[inside].sum()}
-    if phase["clients"] is not None and held.any():
+    if phase["think_ms"] is not None and held.any():
         cycles = trial.elapsed_ms(held, "t0_ns", "t2_ns").sum() + held.sum() * phase["think_ms"]
         found["generator_share"] = trial.elapsed_ms(held, "t0_ns", "t1_ns").sum() / cycles
     parts = {name: trial.get(f"{name}_ns")[held] / 1e6 for name in PARTS}
@@ -171,6 +173,22 @@ def operations_numbers(
         parts_sum = sum(part.sum() for part in parts.values())
         found["unaccounted_share"] = 1 - parts_sum / trial.elapsed_ms(held, "t1_ns", "t2_ns").sum()
     return found
+
+
+def invocations_numbers(invocations: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return how fast a Map got its invocations done, by what each of them noted; nothing of other phases."""
+    if not invocations:
+        return {}
+    times = pd.DataFrame(invocations).astype({"stored_ns": "Float64"})
+    begin, end, worked = times["begin_ns"], times["end_ns"], times[times["operating_ns"] > 0]
+    per_s = 1e9 * worked["acknowledged"] / worked["operating_ns"]
+    marking_ms, stored_ms = (times[name].dropna().median() / 1e6 for name in ("marking_ns", "stored_ns"))
+    found = {"wall_s": (end.max() - begin.min()) / 1e9, "invocation_ms": (end - begin).median() / 1e6}
+    found |= {"function_per_s": per_s.median(), "slowest_per_s": per_s.min(), "fastest_per_s": per_s.max()}
+    found |= {"recorded": times["writer"].nunique(), "sandboxes": times["sandbox"].nunique()}
+    found |= {"cold_sandboxes": times["cold"].sum(), "recording_ms": 2 * marking_ms}
+    found["most_at_once"] = max(((begin <= at) & (at < end)).sum() for at in begin)
+    return found if pd.isna(stored_ms) else found | {"recording_ms": marking_ms + stored_ms}
 
 
 def accounting(trial: Trial, among: NDArray[np.bool_], *, measured: bool) -> dict[str, int]:

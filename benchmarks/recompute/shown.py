@@ -29,7 +29,8 @@ def of_summary(summary: dict[str, Any], samples: Samples) -> Iterator[tuple[Key,
             place = (trial["index"], window["phase"], window["name"])
             found = window["operations"] or {}
             kinds = {kind["kind"]: kind for kind in found.get("kinds", ())}
-            for kind, parts in {"": {**window, **found, **(found.get("connecting") or {})}, **kinds}.items():
+            more = {**(found.get("connecting") or {}), **(found.get("invocations") or {})}
+            for kind, parts in {"": {**window, **found, **more}, **kinds}.items():
                 yield from ((Key(*place, kind, name), value) for name, value in _flat(parts))
     yield from _of_thresholds(summary["thresholds"])
     yield from over_runs.of_summary(summary)

@@ -14,7 +14,7 @@ from tests.end_to_end.deployment import Deployment, Finished, finish, run_tag_of
 pytestmark = pytest.mark.end_to_end
 
 MIX = {"read": 2, "insert": 1, "overwrite": 1, "update": 1}
-CLOSED, ALONE, SHARED = range(3)
+CLOSED, ALONE, SHARED, INVOKED, INLINE = range(5)
 """The plan's trials."""
 KINDS = {"read", "insert", "overwrite", "update"}
 
@@ -37,12 +37,15 @@ def before(deployment: Deployment) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def finished(deployment: Deployment, before: dict[str, Any]) -> Finished:  # noqa: ARG001 -- first, before is looked at
-    """Run once: closed loop, open loop without connection reuse over TLS, and two writers that share the clients."""
+    """Run closed loop, open loop without reuse over TLS, two writers that share the clients, and both kinds of Map."""
+    by_a_map = {"writers": 6, "max_concurrency": 2}
     alone = {"load": [{"rate_per_s": 20, "count": 60}]}
     trials = [
         _trial("closed", {"store": "redis"}, _closed(5, 3)),
         _trial("alone", {"store": "postgresql", "tls": True}, alone, workload={"reuse": False}),
         _trial("shared", {"store": "etcd"}, _closed(5, 3), writers=2),
+        _trial("invoked", {"store": "postgresql"}, {"invoked": {"operations": 20}}, **by_a_map),
+        _trial("inline", {"store": "redis"}, {"invoked": {"operations": 20, "map": "inline"}}, **by_a_map),
     ]
     return deployment.run({"name": "operations", "trials": trials})
 
@@ -62,7 +65,8 @@ def test_operations_go_through_both_machines_and_every_one_is_accounted_for(fini
     """A second experiment is no second product: the same promise holds."""
     assert finished.code == 0, finished.stderr
     assert finished.summary["status"] == "succeeded"
-    assert [trial["store"] for trial in finished.summary["trials"]] == ["redis", "postgresql", "etcd"]
+    stores = ["redis", "postgresql", "etcd", "postgresql", "redis"]
+    assert [trial["store"] for trial in finished.summary["trials"]] == stores
     for trial in finished.summary["trials"]:
         accounting = trial["accounting"]
         assert accounting["offered"] == accounting["sent"] + accounting["unsent"] + accounting["unrecorded"], trial[
@@ -95,7 +99,19 @@ def test_each_kind_has_its_latencies(finished: Finished) -> None:
         assert {kind["kind"] for kind in operations["kinds"]} == KINDS
         assert sum(kind["ok"] for kind in operations["kinds"]) == window["n"] > 0
         assert all(kind["service_ms"]["min"] > 0 for kind in operations["kinds"])
-        assert operations["clients"] == (None if trial["name"] == "alone" else 5)
+        assert operations["clients"] == {"alone": None, "invoked": 2, "inline": 2}.get(trial["name"], 5)
+
+
+@pytest.mark.parametrize(("trial", "kind"), [(INVOKED, "distributed"), (INLINE, "inline")])
+def test_a_map_gets_each_of_its_invocations_done(finished: Finished, trial: int, kind: str) -> None:
+    """They are six, two at once, each with a record of its own; the Map was there before and after them."""
+    (window,) = finished.summary["trials"][trial]["windows"]
+    found = window["operations"]["invocations"]
+    assert (found["planned"], found["recorded"], found["map"], found["at_once"]) == (6, 6, kind, 2)
+    assert 1 <= found["most_at_once"] <= 2
+    assert found["sandboxes"] >= 1
+    assert found["map_s"] > found["wall_s"] > 0
+    assert window["n"] == window["sent"] == 120
 
 
 def test_the_parts_of_a_connection_of_its_own_explain_its_service_time(finished: Finished) -> None:

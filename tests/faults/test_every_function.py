@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 import signal
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -127,7 +128,7 @@ class Worker(NamedTuple):
 
 def _workers(deployment: Deployment, function: str) -> dict[int, Worker]:
     found = {}
-    for process in sandboxes(deployment, function.replace("Wide", "")):  # a state of another machine, of one function
+    for process in sandboxes(deployment, re.sub("Wide|Inline", "", function)):  # another Map's state, of one function
         try:
             times = process.cpu_times()
         except psutil.Error:

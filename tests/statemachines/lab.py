@@ -47,6 +47,8 @@ class Scenario:
     children: tuple[Scenario, ...] = ()
     with_items: bool = True
     load_from: str = "lambda"
+    invoked: str = ""
+    """Which Map makes invocations, `distributed` or `inline`; "": phases have none."""
     seeds: bool = False
     inputs: tuple[str, ...] = ()
     """Makers of inputs of DAGs."""
@@ -60,7 +62,7 @@ class Scenario:
         """Return the scenario as the fakes read it."""
         children = [child.document() for child in self.children]
         told = {"id": self.id, "fail": self.fail, "lanes": self.lanes, "unneeded": self.unneeded}
-        more = {"children": children, "seeds": self.seeds, "inputs": self.inputs}
+        more = {"children": children, "seeds": self.seeds, "inputs": self.inputs, "invoked": self.invoked}
         return {**told, "hold": self.hold, "bucket": BUCKET, **more}
 
     def ref(self) -> dict[str, Any]:

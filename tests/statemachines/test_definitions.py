@@ -211,7 +211,7 @@ def test_states_all_stands_alone_and_last(machine: Machine) -> None:
                     assert index == len(rules) - 1, state.name
 
 
-@pytest.mark.parametrize("name", ["RunWriter", "RunTransfer"])
+@pytest.mark.parametrize("name", ["RunWriter", "RunInlineWriter", "RunTransfer"])
 def test_a_writer_that_dies_is_retried_twice_and_one_that_is_told_to_stop_never(trial: Machine, name: str) -> None:
     """Its attempt number is one byte of each event's identity, and a cancelled trial must not begin again."""
     retry = trial[name].definition["Retry"]
@@ -360,9 +360,10 @@ def test_items_are_told_apart_by_a_field_that_only_one_kind_has(trial: Machine) 
     assert compared <= transfer_rows.TransferItem.model_fields.keys()
 
 
-def test_a_slice_that_is_missing_is_noted_by_fields_that_every_item_has(trial: Machine) -> None:
+@pytest.mark.parametrize("name", ["WriterMissing", "InvocationMissing"])
+def test_a_slice_that_is_missing_is_noted_by_fields_that_every_item_has(trial: Machine, name: str) -> None:
     """A path that selects nothing fails the child, uncaught."""
-    item = json.dumps(trial["WriterMissing"].definition["Parameters"]["Item"])
+    item = json.dumps(trial[name].definition["Parameters"]["Item"])
     fields = set(re.findall(r"\$\.(\w+)", item)) - {"failure"}
     assert fields == {"ref", "phase", "writer", "slice", "expires_at"}
     assert all(fields <= set(model.model_fields) for model in (tasks.WriterItem, transfer_rows.TransferItem))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -42,6 +43,8 @@ EVERYTHING = Scenario(
 """Passes every state of the trial machine, but for those that make inputs of DAGs: no trial has both."""
 MAKERS = ("MakeInput", "MakeVideoInput", "MakeLearningInput")
 STAGES = tuple(state.name for state in load_machine("trial").tasks())
+FUNCTIONS = {"RunInlineWriter": "RunWriter"}
+"""Of states that are not named after theirs."""
 
 
 class Outcome(NamedTuple):
@@ -71,7 +74,7 @@ OUTCOMES = {
     "AwaitTarget": Outcome(calls=2, skipped=NO_LOAD),
     "ScaleTarget": Outcome(calls=4, skipped=NO_LOAD),
     "PlanPhase": Outcome(calls=4, skipped=OFFERED),
-    "RunWriter": Outcome("", calls=6),
+    **dict.fromkeys(("RunWriter", "RunInlineWriter"), Outcome("", calls=6)),
     "RefreshSandboxes": Outcome("", calls=6, skipped=frozenset({"RunTransfer"})),
     "RunTransfer": Outcome("", calls=6),
     "CheckPrecision": Outcome("", calls=4),
@@ -100,6 +103,8 @@ def _table(lab: Lab) -> TrialTable:
 
 
 def _passing(stage: str) -> Scenario:
+    if stage == "RunInlineWriter":
+        return replace(EVERYTHING, invoked="inline")
     return replace(EVERYTHING, seeds=False, inputs=MAKERS) if stage in MAKERS else EVERYTHING
 
 
@@ -112,15 +117,15 @@ def test_every_function_of_a_trial_has_its_outcome_here() -> None:
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_function_that_fails_for_good_ends_the_trial_in_order(lab: Lab, stage: str, fault: str) -> None:
     """Nothing loops, the target is torn down, and who writes the report is told the error's name."""
-    wanted = OUTCOMES[stage]
+    wanted, function = OUTCOMES[stage], FUNCTIONS.get(stage, stage)
     scenario = replace(_passing(stage), id=f"{stage}-{fault.partition('.')[2]}")
     if fault == GONE:
-        with lab.without_function(stage):
+        with lab.without_function(function):
             ending = lab.run_trial(scenario)
-        assert ending.called(stage) == []
+        assert ending.called(function) == []
     else:
-        ending = lab.run_trial(replace(scenario, fail={stage: (fault, ALWAYS)}))
-        assert 1 <= len(ending.called(stage)) <= wanted.calls
+        ending = lab.run_trial(replace(scenario, fail={function: (fault, ALWAYS)}))
+        assert 1 <= len(ending.called(function)) <= wanted.calls
     error = fault if wanted.error is None else wanted.error
     assert (ending.status, ending.error) == ("FAILED" if error else "SUCCEEDED", error)
     assert ending.stages.isdisjoint(wanted.skipped)
@@ -137,26 +142,45 @@ def test_a_throttle_of_a_minute_fails_no_trial(lab: Lab) -> None:
     assert max(event["attempt"] for event in ending.called("RunWriter")) > 2
 
 
-def test_a_slice_that_is_given_up_is_noted_with_its_cause(lab: Lab) -> None:
+@pytest.mark.parametrize("invoked", ["", "inline"])
+def test_a_slice_that_is_given_up_is_noted_with_its_cause(lab: Lab, invoked: str) -> None:
     """Through the table's own reader: the analysis would know only that the writer's files do not end."""
-    scenario = Scenario("given-up", {"RunWriter": ("Runtime.OutOfMemory", ALWAYS)})
+    scenario = Scenario(f"given-up-{invoked}", {"RunWriter": ("Runtime.OutOfMemory", ALWAYS)}, invoked=invoked)
     assert lab.run_trial(scenario).status == "SUCCEEDED"
     missing = _table(lab).missing_writers(scenario.id)
-    assert {slot: error for slot, (error, _) in missing.items()} == dict.fromkeys(
-        [(0, 0, 0), (0, 1, 0)], "Runtime.OutOfMemory"
-    )
+    phases = (0, 1) if invoked else (0,)  # the stored items of both phases say 0
+    slots = [(phase, writer, 0) for phase in phases for writer in (0, 1)]
+    assert {slot: error for slot, (error, _) in missing.items()} == dict.fromkeys(slots, "Runtime.OutOfMemory")
     assert all("as the scenario says" in cause for _, cause in missing.values())
+
+
+@pytest.mark.parametrize("invoked", ["", "distributed", "inline"])
+def test_the_end_of_each_map_of_invocations_is_noted(lab: Lab, invoked: str) -> None:
+    """Through the table's own reader: how long the Map took is a result. Other phases have none."""
+    scenario = Scenario(f"map-ends-{invoked}", invoked=invoked)
+    ending = lab.run_trial(scenario)
+    assert (ending.status, len(ending.called("RunWriter"))) == ("SUCCEEDED", 4)
+    ends = {phase: datetime.fromisoformat(at) for phase, at in _table(lab).map_ends(scenario.id).items()}
+    assert list(ends) == ([0, 1] if invoked else [])
+    assert list(ends.values()) == sorted(ends.values())
 
 
 @pytest.mark.parametrize(
     ("stage", "error"),
-    [("WatchChanges", "WatchLostError"), ("AwaitTarget", "KeyError"), ("RunWriter", NO_TABLE), ("", NO_TABLE)],
+    [
+        ("WatchChanges", "WatchLostError"),
+        ("AwaitTarget", "KeyError"),
+        ("RunWriter", NO_TABLE),
+        ("RunInlineWriter", NO_TABLE),
+        ("", NO_TABLE),
+    ],
 )
 def test_a_table_that_is_gone_hides_no_failure_and_holds_no_target(lab: Lab, stage: str, error: str) -> None:
     """The flags cannot be set then: the first failure keeps its name, and the tear-down stops what runs."""
-    fail = {stage: ("KeyError", ALWAYS)} if stage else {}
+    fail = {FUNCTIONS.get(stage, stage): ("KeyError", ALWAYS)} if stage else {}
+    invoked = "inline" if stage == "RunInlineWriter" else ""
     with lab.without_table():
-        ending = lab.run_trial(Scenario(f"no-table-{stage}", fail, lanes=(0,)))
+        ending = lab.run_trial(Scenario(f"no-table-{stage}", fail, lanes=(0,), invoked=invoked))
     assert (ending.status, ending.error) == ("FAILED", error)
     assert "TearDownTarget" in ending.stages
 
@@ -174,9 +198,10 @@ def _in_memory(_spec: TrialSpec, _settings: Settings, clock: Clock) -> MemoryDri
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_abort_in_any_state_is_swept(lab: Lab, stage: str) -> None:
     """No Catch runs: the sweeper flags what still runs, notes why, tears down, and frees the target."""
-    scenario = replace(_passing(stage), id=f"aborted-in-{stage}", hold=stage)
+    function = FUNCTIONS.get(stage, stage)
+    scenario = replace(_passing(stage), id=f"aborted-in-{stage}", hold=function)
     arn = lab.start("trial", scenario, lab.trial_input(scenario))
-    lab.await_call(scenario, stage)
+    lab.await_call(scenario, function)
     services, states = _services(lab), lab.aws("stepfunctions")
     ref = stored_trial(services, run_id=scenario.id)
     services.table.take_lease("s3#target", ref, arn, 1)

@@ -116,6 +116,14 @@ EDGES = [
     ),
     Edge("RunWriter: States.ALL", "PlanError", AFTERWARDS | LOAD, ends_with=""),
     Edge(
+        "RunInlineWriter: States.ALL",
+        "PlanError",
+        AFTERWARDS | LOAD,
+        ends_with="",
+        raised_in="RunWriter",
+        scenario=Scenario("none", invoked="inline"),
+    ),
+    Edge(
         "RefreshSandboxes: States.ALL",
         "KeyError",
         AFTERWARDS | {"PlanPhase"},
@@ -151,7 +159,10 @@ EDGES = [
     Edge("ExportRecords: States.ALL", "Runtime.ExitError", AFTERWARDS),
     Edge("TearDownTarget: States.ALL", "TargetUnavailableError", AFTERWARDS),
 ]
-WITHOUT_TABLE = {"StopLoad: States.ALL", "StopWatchingUnready: States.ALL", "WriterMissing: States.ALL"}
+WITHOUT_TABLE = {
+    f"{state}: States.ALL"
+    for state in ("StopLoad", "StopWatchingUnready", "WriterMissing", "InvocationMissing", "NoteMapEnd")
+}
 """See test_faults.py."""
 OF_TASKS = {"RunTransferTask: States.ALL"}
 """See test_transfers.py."""

@@ -262,10 +262,11 @@ def test_between_trials_the_line_has_no_events(specs: tuple[TrialSpec, ...]) -> 
         ("quick-transfer", {}, r"this trial: read 1 of \d+ files · 0 errors"),
         ("quick-clients", {"phase": phase(0, 18)}, "this trial: 1 operation · 0 errors"),
         ("quick-dataflow", {"phase": phase(0, 18)}, "this trial: 1 execution · 0 errors"),
+        ("quick-invoked", {"phase": phase(0, 18)}, "phase warm-up · about"),
     ],
 )
 def test_each_experiment_counts_what_it_does(preset: str, known: dict[str, object], shown: str) -> None:
-    """Files, operations and executions; each in the singular, too."""
+    """Files, operations and executions, each in the singular, too; of invocations only those that last would count."""
     specs = expand(parse_plan(find_preset(preset)), "run-1")
     assert re.search(shown, line(at(specs, 20, trial=0, sent=1, **known), COSTS))
 

@@ -19,6 +19,7 @@ NAME = os.environ["STAGE"]
 JOURNAL = int(os.environ["JOURNAL"])
 EXIT = "Runtime.ExitError"
 HELD_S = 240
+EXPIRES_AT = 1_999_999_999
 
 
 def handler(event: dict[str, Any], _context: object) -> Any:  # noqa: ANN401 -- JSON
@@ -84,7 +85,7 @@ def _answer(event: dict[str, Any], scenario: dict[str, Any], calls: int) -> Any:
         "PrepareTarget": lambda: {
             "lanes": scenario["lanes"],
             "ready_by": soon,
-            "flags_expire_at": 1_999_999_999,
+            "flags_expire_at": EXPIRES_AT,
             "seeds": scenario["seeds"],
             "makes": bool(scenario["inputs"]),
             "inputs": [{"dag": name, "function": name} for name in scenario["inputs"]],
@@ -105,6 +106,10 @@ def _answer(event: dict[str, Any], scenario: dict[str, Any], calls: int) -> Any:
             "items_bucket": scenario["bucket"],
             "items_key": scenario["id"],
             "max_concurrency": 2,
+            "items": _invocations(event) if scenario["invoked"] == "inline" else [],
+            "inline": scenario["invoked"] == "inline",
+            "invoked": bool(scenario["invoked"]),
+            "expires_at": EXPIRES_AT,
         },
         "RunWriter": lambda: {"sent": 1, "ok": 1, "failed": 0, "unknown": 0, "unsent": 0},
         "RefreshSandboxes": lambda: {"changed_to": "any"},
@@ -119,6 +124,12 @@ def _answer(event: dict[str, Any], scenario: dict[str, Any], calls: int) -> Any:
         "TearDownTarget": lambda: {"done": calls > 1},
     }
     return answers[NAME]()
+
+
+def _invocations(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return an inline Map's items, of two writers."""
+    item = {"ref": event["ref"], "phase": event["phase"], "slice": 0, "expires_at": EXPIRES_AT}
+    return [{**item, "writer": writer, "invoked": True} for writer in range(2)]
 
 
 def _planned(scenario: dict[str, Any], now: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tests.samples.comparisons import matrix, run
 from tests.samples.dag_rows import dag_end, event_text
 from tests.samples.finished_dags import FinishedDags, fork_rows
 from tests.samples.finished_trials import PHASES, AnalysedTrial, watched_with_a_gap
+from tests.samples.invoked_trials import partly_recorded
 from tests.samples.measured_functions import MeasuredTrial
 
 from stepbench.analysis.comparability import group_results
@@ -95,6 +96,7 @@ CASES: dict[str, tuple[Callable[[], AnalysedTrial], StateError]] = {
     "watch gap": (watched_with_a_gap, NOTHING),
     "measured function": (MeasuredTrial, NOTHING),
     "dags": (dags, NOTHING),
+    "invocations": (partly_recorded, NOTHING),
 }
 
 

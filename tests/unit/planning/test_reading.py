@@ -403,6 +403,20 @@ def test_dsql_regions_are_compared_over_enough_runs() -> None:
     assert plan.order == "interleaved"
 
 
+def test_the_published_ratios_of_two_regions_to_one_stand_beside_ours() -> None:
+    """Section 6, beside the times that they are made of."""
+    published = {"insert": ((65, 10, 6.5), (64, 10, 6.4), (64, 9, 7.1)), "select": ((4, 4, 1.0),) * 3}
+    for kind, rows in published.items():
+        for at, (multi_ms, single_ms, ratio) in zip((50, 100, 200), rows, strict=True):
+            names = (f"single-{kind}-{at}", f"multi-{kind}-{at}")
+            single, multi = (trials("paper-dsql-multiregion")[name].published for name in names)
+            assert [each.value_ms for each in single] == [single_ms]
+            assert [(each.value_ms, each.ratio, each.over_trial) for each in multi] == [
+                (multi_ms, None, None),
+                (None, ratio, names[0]),
+            ]
+
+
 def test_dsql_numbers_say_what_they_contain() -> None:
     """Numbers without reuse hold more than ours from t1; those of one client are nobody's median."""
     for name, trial in trials("paper-dsql-reuse").items():

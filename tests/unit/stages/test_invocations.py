@@ -175,6 +175,14 @@ def test_another_trials_connection_is_closed_when_this_one_comes() -> None:
     assert [loop.closed for loop in function.loops] == [True, False]
 
 
+def test_a_connection_that_cannot_be_closed_costs_the_next_trial_nothing() -> None:
+    """Its server may be gone; the invocation that comes upon it is another trial's."""
+    function = Function()
+    function.invoke(ref=OTHER)
+    function.drivers[0].close = fail  # type: ignore[assignment, method-assign]
+    assert function.invoke().ok == 1
+
+
 def test_a_store_that_cannot_be_reached_has_been_sent_nothing() -> None:
     """Without the mark, the retry's operations are the only ones; and the next one connects anew."""
     function = Function(store={"unavailable": True})

@@ -22,6 +22,7 @@ from stepbench.load.timer import LoopTimer
 from stepbench.model.request import Outcome
 from stepbench.records.formats.columns import UNSENT, ColumnFile, decode
 from stepbench.records.storage import layout
+from stepbench.stages.invocations import SANDBOX
 from stepbench.stages.run_writer import Bench, run_writer
 
 SECOND_NS = 1_000_000_000
@@ -131,6 +132,13 @@ def test_every_event_of_the_slice_is_offered_on_time_and_recorded_once(writer: W
     assert writer.rows() == [(number, Outcome.OK) for number in range(300)]
     first = writer.files()[0].rows
     assert (first.t1_ns - writer.start_at_ns).tolist() == [number * 100_000_000 for number in range(len(first.t1_ns))]
+
+
+def test_a_sandbox_that_a_writer_ran_in_is_not_cold_for_an_invocation_after_it(writer: Writer) -> None:
+    """Whatever the process did before, its start is over."""
+    before = SANDBOX.invocations
+    writer.run()
+    assert SANDBOX.invocations == before + 1
 
 
 def test_records_go_out_every_ten_seconds_and_the_last_file_says_that_it_is(writer: Writer) -> None:

@@ -91,6 +91,21 @@ def test_what_was_removed_is_noted_once_nothing_is_left(scene: Scene) -> None:
     assert noted() == TornDown(removed=driver.resource_names())
 
 
+@pytest.mark.parametrize(
+    ("reason", "beats", "done"),
+    [("stopped by hand", (), False), ("stopped by hand", ("writer#00-0001-0000-00",), True), (ENDED, (), True)],
+)
+def test_what_has_begun_just_now_in_a_stopped_trial_is_waited_for(
+    scene: Scene, reason: str, beats: tuple[str, ...], *, done: bool
+) -> None:
+    """An invocation by a Map gives no sign of life in its first second, and writes where the tear-down has been."""
+    scene.table.mark_started(scene.ref.tag, "00-0001-0000-00")
+    scene.table.set_flag(scene.ref.tag, layout.CANCELLED, reason)
+    for who in beats:
+        scene.beat(who, ended=True)
+    assert scene.done(MemoryDriver(scene.clock)) is done
+
+
 class Holding(Stubborn):
     """Has objects that its first turn removes."""
 

@@ -239,13 +239,16 @@ def _counts(snapshot: Snapshot) -> tuple[str, ...]:
     if snapshot.phase is None and snapshot.holder:
         waited_s = (snapshot.now_ns - snapshot.trial_seen_ns) / 1e9
         return (f"at most {duration(max(0.0, LEASE_WAIT_S - waited_s))} more",)
-    found = [f"this trial: {_events(snapshot, snapshot.specs[snapshot.trial])}"]
+    spec = snapshot.specs[snapshot.trial]
+    if traits_of(spec.plan.experiment).windows and any(phase.invoked for phase in spec.offered.phases):
+        return ()  # short invocations give no sign of life, so that only some of them were counted
+    found = [f"this trial: {_events(snapshot, spec)}"]
     if snapshot.sent:
         found.append(digits.counted(snapshot.errors, "error"))
     if snapshot.rate_per_s is not None and _is_offered(snapshot):
         found.append(f"{rounded(snapshot.rate_per_s, 2)}/s")
     if snapshot.service_times:
-        named = traits_of(snapshot.specs[snapshot.trial].plan.experiment).timed
+        named = traits_of(spec.plan.experiment).timed
         quantiles = ((name, (histogram_quantile_ns(snapshot.service_times, q) or 0.0) / 1e6) for name, q in _QUANTILES)
         found.append(f"{named} {', '.join(f'{name} {_unsure(value_ms)}' for name, value_ms in quantiles)}")
     return tuple(found)

@@ -38,6 +38,9 @@ def test_an_inline_map_runs_forty_at_once_whatever_is_asked_for() -> None:
     assert trial({"map": "inline"}, max_concurrency=None).concurrency(0) == 40
     assert trial(max_concurrency=None).concurrency(0) == 60
     assert "do not fit into a state's 256 KiB" in refused({"map": "inline"}, writers=501)
+    phases = [{"name": f"load-{number}", "invoked": {"map": "inline"}} for number in range(5)]
+    assert "for one execution's history" in refused(writers=500, phases=phases)
+    assert trial(writers=500, phases=phases[:4]).writers == 500
 
 
 @pytest.mark.parametrize(

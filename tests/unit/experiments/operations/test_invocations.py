@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from tests.samples.estimates import present
-from tests.samples.finished_trials import AnalysedTrial
-from tests.samples.records import column_header
+from tests.samples.invoked_trials import MS, InvokedTrial, note, partly_recorded
 from tests.samples.results import sample_results, sample_summary
 
 from stepbench.digits import NONE
@@ -19,82 +16,18 @@ from stepbench.experiments.operations.invocations_table import invocations_table
 from stepbench.experiments.operations.report import describe_window
 from stepbench.experiments.report.tables import render_csv
 from stepbench.records.export import describe_phases
-from stepbench.records.formats.columns import InvocationNote, Rows, encode
 from stepbench.records.join.reader import read_records
-from stepbench.records.storage import layout
-from stepbench.records.storage.trial_table import FilePointer
 from stepbench.report.document import plain
 from stepbench.report.run import window_rows
-
-if TYPE_CHECKING:
-    from stepbench.contracts.result import TrialResult
-
-MS = 1_000_000
-EACH = 10
-
-
-def note(begin_ms: int, end_ms: int, **fields: Any) -> InvocationNote:  # noqa: ANN401 -- a note's fields
-    """Return the note of an invocation in sandbox "one", warm and connected unless told otherwise."""
-    common = {"sandbox": "one", "cold": False, "acknowledged": EACH, "connections": 0, "connecting_ns": 0}
-    times = {"begin_ns": begin_ms * MS, "end_ns": end_ms * MS, "operating_ns": 100 * MS}
-    recording = {"marking_ns": 2 * MS, "stored_ns": None}
-    return InvocationNote.model_validate({**common, **times, **recording, **fields})
-
-
-class Trial(AnalysedTrial):
-    """A trial of six invocations of ten inserts each, two at once."""
-
-    def __init__(self, **plan: Any) -> None:  # noqa: ANN401 -- a plan's fields
-        fields = {
-            "target": {"store": "postgresql"},
-            "experiment": "operations",
-            "workload": {"mix": {"insert": 1}, "records": 0},
-            "phases": [{"name": "steady", "invoked": {"operations": EACH}}],
-            "writers": 6,
-            "max_concurrency": 2,
-            **plan,
-        }
-        super().__init__(store="postgresql", **fields)
-        self.records.plan_phase(0)
-        self.start_ns = self.records.start_of(0)
-
-    def begin(self, writer: int, attempt: int = 0) -> str:
-        """Mark an invocation as begun."""
-        name = layout.attempt_id(0, writer, 0, attempt)
-        self.memory.services.table.mark_started(self.ref.tag, name)
-        return name
-
-    def record(self, writer: int, begin_ms: int, attempt: int = 0, *, in_table: bool = True, **fields: Any) -> None:  # noqa: ANN401 -- a note's fields
-        """Record an invocation that takes 120 ms, of whose operations each takes 10."""
-        name = self.begin(writer, attempt)
-        t1_ns = self.start_ns + (begin_ms + 10) * MS + np.arange(EACH) * 10 * MS
-        zeros = np.zeros(EACH, np.int64)
-        rows = Rows(
-            np.arange(EACH), t1_ns, t1_ns, t1_ns + 10 * MS, zeros.astype(np.uint8), zeros.astype(np.uint16),
-            extras={"client": zeros + writer, "kind": zeros + 1},
-        )  # fmt: skip
-        since_ms = self.start_ns // MS + begin_ms
-        invocation = note(since_ms, since_ms + 120, **fields)
-        header = column_header(self.ref, writer=writer, attempt=attempt, last=True, invocation=invocation)
-        key, body = layout.column_file_key(self.ref, name, 0), encode(header, rows)
-        if in_table:
-            self.memory.services.table.add_file(self.ref.tag, FilePointer(name, 0, key, EACH, 0, 0), body)
-        else:
-            self.memory.services.runs.put_bytes(key, body)
-
-
-def result_of(trial: Trial) -> TrialResult:
-    """Return the trial's result."""
-    return trial.result()
 
 
 def test_rates_are_of_all_over_the_wall_time_and_of_one_function_over_its_own() -> None:
     """Six of 120 ms, two at once: 360 ms for 60 operations; one function does its ten in 100 ms."""
-    trial = Trial()
+    trial = InvokedTrial()
     for writer in range(6):
         cold = writer < 2
         trial.record(writer, 120 * (writer // 2), sandbox=f"{writer % 2}", cold=cold, connections=int(cold))
-    (window,) = result_of(trial).summary.windows
+    (window,) = trial.result().summary.windows
     operations = present(window.operations)
     found = present(operations.invocations)
     assert (found.planned, found.begun, found.recorded, window.unsent) == (6, 6, 6, 0)
@@ -105,17 +38,12 @@ def test_rates_are_of_all_over_the_wall_time_and_of_one_function_over_its_own() 
     assert (found.function_per_s, found.slowest_per_s, found.fastest_per_s) == pytest.approx((100, 100, 100))
     assert window.service_ms.p50.value == pytest.approx(10)
     assert window.lateness_ms.p50.value == 0
+    assert (operations.clients, operations.generator_share) == (2, None)
 
 
 def test_an_invocation_that_died_was_tried_again_or_never_came_is_accounted_for() -> None:
     """Ten operations each: three recorded, two that left nothing and may have done all, two that never came."""
-    trial = Trial()
-    trial.record(0, 0)
-    trial.begin(1)  # died, and was tried again
-    trial.record(1, 120, attempt=1)
-    trial.begin(2)  # died for good
-    trial.record(3, 240, in_table=False)
-    result = result_of(trial)
+    result = partly_recorded().result()
     (window,) = result.summary.windows
     found = present(present(window.operations).invocations)
     assert (found.planned, found.begun, found.recorded, found.tried_again) == (6, 4, 3, 1)
@@ -123,14 +51,27 @@ def test_an_invocation_that_died_was_tried_again_or_never_came_is_accounted_for(
     assert (accounting.ok, accounting.unrecorded, accounting.unsent, accounting.offered) == (30, 20, 20, 70)
     (missing,) = (each for each in result.summary.caveats if each.kind == "missing_writer")
     assert missing.text.startswith("3 writers did not run, or did not end in order: writer 2 in slice 0")
+    (unsent,) = (each for each in result.summary.caveats if each.kind == "unsent")
+    assert unsent.text.startswith("20 of 70 scheduled events of measured phases were not sent")
+    assert unsent.remedy.startswith("Invocations never came, or later than invoked.duration_s")
+
+
+def test_a_record_that_is_in_table_and_bucket_counts_once() -> None:
+    """The table took it, and its answer was lost, so that it went to the bucket, too."""
+    trial = InvokedTrial()
+    for writer in range(6):
+        trial.record(writer, 120 * (writer // 2))
+    trial.record(0, 0, in_table=False)
+    (window,) = trial.result().summary.windows
+    assert (window.n, present(present(window.operations).invocations).recorded) == (60, 6)
 
 
 def test_the_report_says_how_many_how_fast_and_what_is_missing() -> None:
     """One row a window, and the answer in a sentence."""
-    trial = Trial()
+    trial = InvokedTrial()
     trial.record(0, 0, cold=True, connections=1, connecting_ns=5 * MS)
     trial.begin(2)
-    (row,) = window_rows((present(result_of(trial).summary),))
+    (row,) = window_rows((present(trial.result().summary),))
     sentence = "10 answered in 0.120 s of wall time, 83.3 ops/s by 1 invocation, 2 at once (5 left no record), "
     assert sentence + "one function 100 ops/s" in describe_window(row)
     (shown,) = invocations_table([row]).bodies[0].rows
@@ -142,10 +83,10 @@ def test_the_report_says_how_many_how_fast_and_what_is_missing() -> None:
 
 def test_files_have_each_invocations_begin_and_end_and_csv_the_numbers() -> None:
     """Who wants to draw them needs the spans; who compares runs the numbers."""
-    trial = Trial()
+    trial = InvokedTrial()
     for writer in range(6):
         trial.record(writer, 120 * (writer // 2))
-    summary = present(result_of(trial).summary)
+    summary = present(trial.result().summary)
     run = sample_summary(sample_results()).model_copy(update={"trials": (summary,)})
     rows = [row for row in csv.DictReader(io.StringIO(render_csv(run))) if row["kind"] == "distributed"]
     values = {row["measure"]: float(row["value"] or "nan") for row in rows}
@@ -153,6 +94,7 @@ def test_files_have_each_invocations_begin_and_end_and_csv_the_numbers() -> None
     services = trial.memory.services
     records = read_records(services.trial(trial.ref), services.runs, services.table)
     (phase,) = describe_phases(records)
+    assert (phase["clients"], phase["think_ms"]) == (2, None)
     spans = [(each["writer"], each["end_ns"] - each["begin_ns"]) for each in phase["invocations"]]
     assert spans == [(writer, 120 * MS) for writer in range(6)]
 

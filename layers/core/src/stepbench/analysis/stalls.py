@@ -135,8 +135,7 @@ def stalls_among(requests: Requests, most_in_flight: int) -> Iterator[tuple[int,
 
 
 def _most_in_flight(plan: TrialPlan, phase: int) -> int:
-    loop = plan.loop_of(plan.phases[phase])
-    return plan.writers * plan.max_in_flight if loop is None else loop.clients
+    return plan.waiting_clients(phase) or plan.writers * plan.max_in_flight
 
 
 def _read_requests(events: Joined, start_ns: int) -> Requests:

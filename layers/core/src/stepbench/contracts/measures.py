@@ -147,7 +147,9 @@ class InvocationsResult(Contract):
     at_once: int = Field(ge=1, description="Invocations at once that the Map was allowed.")
     most_at_once: int = Field(ge=0, description="Invocations at one moment, by their own times.")
     wall_s: float | None = Field(description="From the first invocation's begin to the last one's end.")
-    map_s: float | None = Field(default=None, description="From when its items were ready to the Map's own end.")
+    map_s: float | None = Field(
+        default=None, description="From when its items were made, before they were stored, to the Map's own end."
+    )
     function_per_s: float | None = Field(description="An invocation's acknowledged operations over their own time.")
     slowest_per_s: float | None = Field(description="Of the slowest function, likewise.")
     fastest_per_s: float | None = Field(description="Of the fastest function, likewise.")

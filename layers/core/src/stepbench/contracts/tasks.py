@@ -151,7 +151,7 @@ class PlanPhaseOutput(Contract):
     items_key: str
     max_concurrency: int
     items: tuple[WriterItem, ...] = Field(default=(), description="Of an inline Map, which reads no object.")
-    inline: bool = Field(default_factory=lambda known: bool(known["items"]), description="Whether that Map runs.")
+    inline: bool = Field(default=False, description="Whether that Map runs.")
     invoked: bool = Field(default=False, description="Whether it is noted when the Map has ended.")
     expires_at: int = Field(default=0, description="Seconds since the epoch: TTL of that note.")
 

@@ -288,6 +288,13 @@ class TrialFields(Contract):
         """Return the clients that wait for their answers, the plan's or one for each invocation; None in open loop."""
         return phase.invoked.loop(self.writers) if phase.invoked else phase.closed
 
+    def waiting_clients(self, phase: int) -> int | None:
+        """Return how many clients wait for their answers at once, or how many invocations run; None in open loop."""
+        planned = self.phases[phase]
+        if planned.invoked:
+            return self.concurrency(phase)
+        return planned.closed.clients if planned.closed else None
+
     def kept_operations(self, length_s: float) -> int:
         """
         Return how many operations of closed loop the writers offer at most in that time, a share of `MOST_OPERATIONS`.

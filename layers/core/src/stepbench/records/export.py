@@ -105,7 +105,8 @@ _METADATA = ABOUT_TRIAL | {
     "failure": "The error that ended the trial; empty where none did.",
     "phases": "JSON, the phases that were planned: `name`; `measured`; `start_ns`, its time zero; `offered_s`, for how "
     "long; `windows`, each with its `name`, `from_s` and `to_s` after time zero; of closed loop `clients` and "
-    "`think_ms`, of open loop null; `offers_number`, whether it offers a number of events, not for a time.",
+    "`think_ms`, of open loop null; of invocations by a Map `clients`, how many ran at once, and `invocations`, what "
+    "each of them took, in ns; `offers_number`, whether it offers a number of events, not for a time.",
     "beside": "JSON, arrivals that are no event's, and so in no row: `canaries`, and `unmatched`, which name no event.",
     "PANDAS_ATTRS": "JSON, all of these but `description` and `schema`: what `pandas.read_parquet` returns as `attrs`.",
 }
@@ -166,15 +167,15 @@ def describe_phases(records: TrialRecords) -> Iterator[dict[str, Any]]:
     """Yield those that were planned, with windows as they were analysed: none of a phase that is not measured."""
     for number, phase in enumerate(records.spec.plan.phases):
         if number in records.starts_ns:
-            offered_s, loop = records.offered_s(number), records.spec.offered.loop_of(phase)
+            offered_s, clients = records.offered_s(number), records.spec.offered.waiting_clients(number)
             yield {
                 "name": phase.name,
                 "measured": phase.measured,
                 "start_ns": records.starts_ns[number],
                 "offered_s": float(offered_s),
                 "windows": [window.model_dump() for window in phase.all_windows(offered_s)],
-                "clients": loop.clients if loop else None,
-                "think_ms": loop.think_ms if loop else None,
+                "clients": clients,
+                "think_ms": phase.closed.think_ms if phase.closed else None,
                 "offers_number": phase.offers_number,
                 **_invocations(records, number),
             }

@@ -25,6 +25,7 @@ from stepbench.load.process import gc_paused, measuring_runner, repeat
 from stepbench.load.slices import Ends, Instruments, build_slice
 from stepbench.load.timer import best_timer
 from stepbench.model.request import Outcome
+from stepbench.observability import logger
 from stepbench.records.formats.columns import UNSENT, ColumnHeader, InvocationNote, PendingRows, Rows
 from stepbench.records.storage import layout
 from stepbench.records.storage.flusher import Flusher
@@ -105,10 +106,13 @@ class Sandbox:
     _looked: tuple[str, int] = ("", 0)
 
     def release(self, tag: str = "") -> None:
-        """Close what is kept of a trial other than this."""
+        """Close what is kept of a trial other than this; what cannot be closed costs nobody else, and ends here."""
         if self._kept is not None and self._kept.spec.tag != tag:
             kept, self._kept = self._kept, None
-            kept.close()
+            try:
+                kept.close()
+            except Exception:  # noqa: BLE001 -- of the driver; it must not cost another trial's invocation
+                logger.exception("a kept connection could not be closed", extra=kept.spec.ref.model_dump())
 
     def of_trial(self, ref: TrialRef, services: Services, build: BuildDriver, bench: InvocationBench) -> _Kept:
         """Return what is kept of this trial, or else a driver that is not open."""
@@ -148,8 +152,8 @@ def invoke(
         RecordsLostError: records could not be stored.
     """
     begin_ns = services.clock.now_ns()
-    bench, sandbox.invocations = bench or InvocationBench(), sandbox.invocations + 1
-    ref = task.item.ref
+    bench, ref = bench or InvocationBench(), task.item.ref
+    sandbox.invocations += 1
     sandbox.refuse_if_cancelled(ref.tag, services)
     kept = sandbox.of_trial(ref, services, build, bench)
     workload, healthy = kept.spec.offered.workload, False
@@ -260,7 +264,7 @@ class _Invocation:
         item, clock = self.task.item, self.kept.clock
         header = ColumnHeader(
             ref=item.ref, phase=item.phase, writer=item.writer, slice=item.slice, attempt=self.task.attempt, flush=0,
-            connecting_ns=note.connecting_ns, invocation=note,
+            invocation=note,
         )  # fmt: skip
         flusher = Flusher(self.services.runs, self.services.table, header, matching_share=0, in_table=True)
         begun_ns = clock.now_ns()

@@ -158,7 +158,20 @@ def alive(tag: str, services: Services) -> tuple[str, ...]:
 def await_silence(tag: str, services: Services) -> bool:
     """Wait for the trial's writers and watchers to end; return False if they have not when this call's time is up."""
     until_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
-    return poll(lambda: not alive(tag, services), until_ns, POLL_S, services)
+    return poll(lambda: not (alive(tag, services) or _just_begun(tag, services)), until_ns, POLL_S, services)
+
+
+def _just_begun(tag: str, services: Services) -> bool:
+    """
+    Return whether writers have begun so recently that a first sign of life may be still to come.
+
+    Those of a trial that was not stopped have ended. One invocation of a Map has none in its first second, and a Map
+    that was not stopped may go on to begin others until their sandboxes see the flag.
+    """
+    if services.table.flag(tag, layout.CANCELLED) == ENDED:
+        return False
+    begun = services.table.started(tag, since_ns=services.clock.now_ns() - SILENT_S * _SECOND_NS)
+    return bool({f"writer#{attempt}" for attempt in begun} - services.table.beats(tag).keys())
 
 
 def is_over(lease: Lease, services: Services) -> bool:

@@ -27,7 +27,7 @@ from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.stats.bracketing import Decision, decide_after, describe_probe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.findings import Utilisation
     from stepbench.contracts.phase import Phase
@@ -120,14 +120,14 @@ def _invoke(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> PlanPh
     start_at_ns = services.clock.now_ns()
     services.runs.put_model(layout.phase_key(task.ref, task.phase, "plan.json"), PhaseSchedule(start_at_ns=start_at_ns))
     items = _items(task.ref, spec, task.phase, start_at_ns, lead_s=0)
-    invoked = [item.model_copy(update={"invoked": True}) for item in items]
+    invoked = tuple(item.model_copy(update={"invoked": True}) for item in items)
     noted: dict[str, object] = {"invoked": True, "expires_at": invoked[0].expires_at}
     if task.phase in spec.offered.inline_phases:
-        noted |= {"items": tuple(invoked), "inline": True}
+        noted |= {"items": invoked, "inline": True}
     return _stored(task, spec, invoked, services).model_copy(update=noted)
 
 
-def _stored(task: PlanPhaseInput, spec: TrialSpec, items: list[WriterItem], services: Services) -> PlanPhaseOutput:
+def _stored(task: PlanPhaseInput, spec: TrialSpec, items: Sequence[WriterItem], services: Services) -> PlanPhaseOutput:
     items_key = layout.phase_key(task.ref, task.phase, "items.json")
     services.runs.put_json(items_key, [item.model_dump(mode="json") for item in items])
     return PlanPhaseOutput(

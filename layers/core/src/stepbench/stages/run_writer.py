@@ -115,6 +115,7 @@ def run_writer(
     """
     if task.item.invoked:
         return invoke(task, services, build)
+    SANDBOX.invocations += 1
     SANDBOX.release()
     spec = services.trial(task.item.ref)
     refuse_if_cancelled(spec.tag, services)

@@ -145,7 +145,7 @@ def find_hidden_stalls(evidence: Evidence, findings: Findings) -> Iterator[Cavea
     """Report each closed-loop window whose longest operation took more than `STALL` times p99."""
     for place, (window, result) in enumerate(zip(findings.measured_windows, findings.windows, strict=True)):
         p99_ms, longest_ms = result.latency_ms.p99.value, result.latency_ms.max
-        if evidence.spec.offered.phases[window.phase].is_open or p99_ms is None or longest_ms is None:
+        if evidence.spec.offered.phases[window.phase].closed is None or p99_ms is None or longest_ms is None:
             continue
         if longest_ms > STALL * p99_ms:
             seen, due = _stalled_shares(evidence, window, STALL * p99_ms)

@@ -183,11 +183,11 @@ def no_invoked_rules(trial: TrialFields) -> Iterator[BrokenRule]:
 
 
 MOST_INLINE = 500
-"""Their items go through the state machine itself, some 350 bytes each of 256 KiB, and into its own history."""
+"""Their items go through the state machine itself, some 350 bytes each of 256 KiB."""
 
 
 def invoked_rules(trial: TrialFields) -> Iterator[BrokenRule]:
-    """Invocations are Lambda's, in phases of their own kind, and an inline Map's are in the trial's own history."""
+    """Invocations are Lambda's, and an inline Map's items are in the state."""
     for index, phase in enumerate(trial.phases):
         if phase.invoked is None:
             continue
@@ -239,19 +239,15 @@ def _opened_sessions(trial: TrialFields, *, reuse: bool) -> Iterator[BrokenRule]
 
 
 def _sessions(trial: TrialFields, index: int) -> int:
-    phase = trial.phases[index]
-    if phase.invoked is not None:
-        return trial.concurrency(index)
-    return phase.closed.clients if phase.closed else min(trial.writers * trial.max_in_flight, phase.events)
+    return trial.waiting_clients(index) or min(trial.writers * trial.max_in_flight, trial.phases[index].events)
 
 
 def _rates(trial: TrialFields, index: int) -> list[tuple[float, float]]:
     """Return new connections a second at most, and for how many seconds."""
     phase = trial.phases[index]
-    loop = trial.loop_of(phase)
-    if loop is None:
+    loop, at_once = trial.loop_of(phase), trial.waiting_clients(index)
+    if loop is None or at_once is None:
         return [(step.rate_per_s, step.length_s) for step in phase.steps]
-    at_once = loop.clients if phase.invoked is None else trial.concurrency(index)
     rate = at_once / (loop.think_ms / 1_000 + FASTEST_CONNECTION_S)
     offered_s = math.inf if loop.operations is None else loop.operations / rate
     return [(rate, min(loop.duration_s, offered_s))]

@@ -134,16 +134,21 @@ def watch_rules(trial: TrialFields) -> Iterator[BrokenRule]:
 
 
 def history_rules(trial: TrialFields, *, aborts: bool = False) -> Iterator[BrokenRule]:
-    """An execution's history has an end, and every loop of the state machine writes to it; of a plan that `aborts`."""
+    """
+    An execution's history has an end, and every loop of the state machine writes to it, or iteration of an inline Map.
+
+    aborts: of a plan whose thresholds may end phases.
+    """
     loops = trial.drain_limit_s / ARRIVALS_LOOP_S
-    loops += trial.most_checks(aborts=aborts)
+    loops += trial.most_checks(aborts=aborts) + len(trial.inline_phases) * trial.writers
     loops += sum(phase.probe or phase.uses_found_rate for phase in trial.run_phases) * METRICS_WAIT_S / METRICS_LOOP_S
     if trial.pull and trial.length_s <= MAX_WATCH_S:
         loops += (trial.length_s + trial.drain_limit_s) / trial.watch_loop_s
     if loops * EVENTS_PER_LOOP > MAX_HISTORY_EVENTS:
         message = f"is too long after {trial.length_s / 3_600:.1f} h of load for one execution's history"
         checks = "without abort_on_fail, or " if aborts else ""
-        remedy = f"Lower it, shorten the load, have fewer probes or phases with until, {checks}or split the trial."
+        remedy = f"Lower it, shorten the load, have fewer probes, phases with until or inline Maps, {checks}"
+        remedy += "or split the trial."
         yield BrokenRule("drain_limit_s", message, remedy)
 
 

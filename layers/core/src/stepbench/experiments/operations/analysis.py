@@ -54,20 +54,20 @@ class OperationsAnalysis(OwnAnalysis):
         plan, joined = evidence.spec.offered, evidence.joined
         if plan.workload is None:
             return None
-        loop = plan.loop_of(plan.phases[window.phase])
+        closed = plan.phases[window.phase].closed
         service = window.sample(window.latency_ms())
         invocations = invocations_result(evidence.records, window.phase)
         wall_s = _wall_s(joined, window) if plan.phases[window.phase].offers_number else None
         wall_s = invocations.wall_s if invocations else wall_s
         return OperationsResult(
-            clients=plan.concurrency(window.phase) if invocations else loop and loop.clients,
+            clients=plan.waiting_clients(window.phase),
             kinds=tuple(_kinds(joined, window)),
             percentiles=percentile_table(service),
             per_minute=_per_minute(joined, window),
             wall_s=wall_s,
             per_wall_s=window.n / wall_s if wall_s else None,
             retries=int(_extra(joined, "retries", window.scheduled).sum()),
-            generator_share=None if loop is None else _generator_share(joined, window.acknowledged, loop.think_ms),
+            generator_share=None if closed is None else _generator_share(joined, window.acknowledged, closed.think_ms),
             generator_cpu=generator_cpu(evidence, window.phase),
             connecting=None if plan.workload.reuse else _connecting(joined, window),
             invocations=invocations,

@@ -41,11 +41,12 @@ def invocations_table(measured: Sequence[WindowRow]) -> doc.Table:
     caption = (
         "Invocations that a Map began as fast as max_concurrency let it, none of them held ready. At once: allowed, "
         "and seen by their own times. Wall time: from the first one's begin to the last one's end; Map: from when its "
-        "items were ready to its own end, by Step Functions. Together: all acknowledged operations over the wall time. "
-        "One function: its own over the time from its first send to its last answer, the median, and the slowest and "
-        "the fastest. Invocation: from its begin until its rows are packed. Recording lies inside the wall time, and "
-        "outside of one function's rate. Cold: invocations that were their sandbox's first. Connected: such as had to "
-        "before their operations, and the median of what that took them; without reuse each operation does."
+        "items were made, before they were stored, to its own end, by Step Functions. Together: all acknowledged "
+        "operations over the wall time. One function: its own over the time from its first send to its last answer, "
+        "the median, and the slowest and the fastest. Invocation: from its begin until its rows are packed. Recording "
+        "lies inside the wall time, and outside of one function's rate. Cold: invocations that were their sandbox's "
+        "first. Connected: such as had to before their operations, and the median of what that took them; without "
+        "reuse each operation does."
     )
     rows = tuple(_row(row) for row in measured if row.window.operations and row.window.operations.invocations)
     return doc.Table("invocations", caption, doc.columns("Trial", *_HEADINGS), doc.body(rows))

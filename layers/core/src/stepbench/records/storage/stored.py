@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.target import DynamoDbTarget
@@ -65,9 +64,7 @@ class StoredFiles:
         self.damaged: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[ColumnFile]:
-        kept = dict(self._table.kept_files(self._ref.tag)) if self._table is not None else {}
-        in_bucket = (found for found in _bodies(self._ref, self._runs, "") if found[0] not in kept)
-        for key, body in chain(kept.items(), in_bucket):
+        for key, body in self._bodies():
             try:
                 file = decode(key, body)
             except CorruptRecordsError as error:
@@ -79,6 +76,13 @@ class StoredFiles:
                 if self._retained.keep_files:
                     self._retained.files.append(file)
             yield file
+
+    def _bodies(self) -> Iterator[tuple[str, bytes]]:
+        kept = set[str]()
+        for key, body in self._table.kept_files(self._ref.tag) if self._table is not None else ():
+            kept.add(key)
+            yield key, body
+        yield from (found for found in _bodies(self._ref, self._runs, "") if found[0] not in kept)
 
 
 class StoredItems:

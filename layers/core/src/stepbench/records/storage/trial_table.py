@@ -174,10 +174,10 @@ class TrialTable(RecordTable):
         """Mark an attempt that is about to offer load."""
         self.put_of_trial(tag, layout.STARTED + attempt_id, at_ns=time.time_ns())
 
-    def started(self, tag: str, prefix: str = "") -> list[str]:
-        """Read which attempts got as far as offering load; with a prefix, only those whose id begins with it."""
+    def started(self, tag: str, prefix: str = "", since_ns: int = 0) -> list[str]:
+        """Read which attempts got as far as offering load: all, those whose id begins so, those that did since then."""
         items = self._query(layout.trial_pk(tag), layout.STARTED + prefix)
-        return [str(item["sk"]).removeprefix(layout.STARTED) for item in items]
+        return [str(item["sk"]).removeprefix(layout.STARTED) for item in items if int(item["at_ns"]) >= since_ns]
 
     def missing_writers(self, tag: str) -> dict[tuple[int, int, int], tuple[str, str]]:
         """Read error and cause of what the state machine gave up, by phase, writer and slice."""
