@@ -28,6 +28,7 @@ from stepbench.contracts.transfer.result import (
     TransferVariance,
 )
 from stepbench.experiments.transfer.analysis.chart_data import transfer_chart_data
+from stepbench.experiments.transfer.analysis.published import score_published
 from stepbench.experiments.transfer.words import TransferView
 from stepbench.records.formats.transfer_columns import TransferColumns
 
@@ -192,6 +193,8 @@ def transfers_of(rows: Sequence[TransferRow], name: str = "steady") -> TransferV
 def transfer_trial(rows: Sequence[TransferRow], name: str = "files", index: int = 0) -> TrialResult:
     """Return the result of a trial of `transfer`."""
     shown = transfers_of(rows)
+    found = shown.findings
+    scored = tuple(score_published(found.cells, found.pairs, PUBLISHED))
     summary = trial_summary(
         name,
         "files",
@@ -199,8 +202,7 @@ def transfer_trial(rows: Sequence[TransferRow], name: str = "files", index: int 
         experiment="transfer",
         windows=(),
         emulated=True,
-        transfers=shown.findings,
+        transfers=found.model_copy(update={"published": scored}),
         stand_ins=STAND_INS,
-        published_transfers=PUBLISHED,
     )
     return TrialResult(summary=summary, series=(), phases=(), ecdf=(), transfers=shown.charts)

@@ -13,9 +13,11 @@ from tests.unit.api.conftest import ANNA, BERT, Answer, Api
 from tests.unit.api.test_app import problem
 
 from stepbench.api import datasets
+from stepbench.contracts.transfer.plan import PublishedTransfer
 from stepbench.contracts.transfer.result import TransferFindings
 from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.records.storage.transfer_datasets import append, columns_of, to_table
+from stepbench.records.storage.transfers import put_published
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +67,22 @@ def test_what_a_dataset_shows_is_what_the_command_line_shows_of_these_rows(api: 
     assert found.status == 200
     assert TransferFindings.model_validate(found.body) == find_transfers(columns_of(to_table(rows)))
     assert summary(api, caller=BERT).body["n"] == 10
+
+
+def test_published_numbers_of_the_caller_s_teams_stand_beside(api: Api) -> None:
+    """By themselves: nobody names a plan over the API; another team's numbers are as private as its rows."""
+    add(api, "weekly", *ROWS)
+    for value, team in enumerate(ROWS, 1):
+        put_published("weekly", team, (number(value),), api.memory.services.runs)
+    assert [each["published"]["value"] for each in summary(api).body["published"]] == [1, 2]
+    page = api.call("GET", "/datasets/weekly/report", caller=ANNA)
+    assert "Against published numbers" in page.body
+    assert "somewhere" in page.body
+
+
+def number(value: float) -> PublishedTransfer:
+    """Return a published mean of S3 on Lambda."""
+    return PublishedTransfer(platform="lambda", source="s3", metric="mean", value=value, citation="somewhere")
 
 
 @pytest.mark.parametrize(

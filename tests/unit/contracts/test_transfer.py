@@ -45,6 +45,11 @@ def test_a_schedule_takes_at_least_its_pauses() -> None:
     assert 3 * 3_600 < trial_of(every_s=3_600).length_s < 3 * 3_600 + 120
 
 
+def published(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 -- any JSON
+    """Return a number of S3 on Lambda, of all sizes."""
+    return {"platform": "lambda", "source": "s3", "metric": "mean", "value": 1, "citation": "x", **fields}
+
+
 @pytest.mark.parametrize(
     ("fields", "path", "remedy"),
     [
@@ -59,6 +64,17 @@ def test_a_schedule_takes_at_least_its_pauses() -> None:
         (
             {"published": [{"platform": "fargate", "source": "s3", "file_size_mib": 1, "metric": "mean", "value": 1,
                             "citation": "x"}]},
+            "trials[0].published[0]", "extend the trial",
+        ),
+        ({"published": [published(metric="p5")]}, "trials[0].published[0].file_size_mib", "Add it"),
+        ({"published": [published(metric="modes", file_size_mib=1)]}, "trials[0].published[0].file_size_mib", "Remove"),
+        ({"published": [published(over_source="s3")]}, "trials[0].published[0].over_source", "Remove"),
+        (
+            {"published": [published(metric="slowest_over_fastest", over_source="efs")]},
+            "trials[0].published[0].over_source", "Remove",
+        ),
+        (
+            {"sources": ["s3"], "published": [published(over_source="efs")]},
             "trials[0].published[0]", "extend the trial",
         ),
     ],

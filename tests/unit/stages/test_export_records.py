@@ -24,7 +24,7 @@ from stepbench.errors import RecordsUnavailableError
 from stepbench.records import export as module
 from stepbench.records.formats.columns import encode
 from stepbench.records.storage import layout
-from stepbench.records.storage.transfers import dataset_keys
+from stepbench.records.storage.transfers import dataset_keys, read_published
 from stepbench.stages.export_records import export_records
 
 START_NS = 1_700_000_000_000_000_000
@@ -199,10 +199,9 @@ def test_each_row_says_whether_nobody_watched() -> None:
 @pytest.mark.parametrize("team", ["default", "role/ci"])
 def test_a_run_s_transfers_join_their_dataset_as_its_team_s(team: str) -> None:
     """Who may read them over the API goes by the file's key; the run's request says who asked for it."""
-    memory, plan = (
-        MemoryServices(),
-        TransferTrial.model_validate({"experiment": "transfer", "transfers": 1, "dataset": "weekly"}),
-    )
+    number = {"platform": "lambda", "source": "s3", "metric": "modes", "value": 2, "citation": "x"}
+    fields = {"experiment": "transfer", "transfers": 1, "dataset": "weekly", "published": [number]}
+    memory, plan = MemoryServices(), TransferTrial.model_validate(fields)
     ref = stored_trial(memory.services, plan)
     memory.services.runs.put_model(layout.transfer_key(ref, 0, 0), TransferRows(rows=(row(run_id=ref.run_id),)))
     with pytest.raises(RecordsUnavailableError, match=r"request\.json"):
@@ -210,4 +209,7 @@ def test_a_run_s_transfers_join_their_dataset_as_its_team_s(team: str) -> None:
     request = RunRequest(plan="p", team=team)
     memory.services.runs.put_model(layout.run_key(ref.run_id, "request.json"), request)
     assert export_records(ExportRecordsInput(ref=ref), memory.services).rows == 1
-    assert dataset_keys("weekly", memory.services.runs, [team]) == dataset_keys("weekly", memory.services.runs) != ()
+    runs = memory.services.runs
+    assert dataset_keys("weekly", runs, [team]) == dataset_keys("weekly", runs) != ()
+    assert read_published("weekly", runs, [team]) == read_published("weekly", runs) == plan.published
+    assert read_published("weekly", runs, ["another"]) == ()

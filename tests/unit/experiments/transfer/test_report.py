@@ -128,6 +128,20 @@ def test_published_numbers_stand_beside_ours(run_page: str) -> None:
     assert "replicates no number of theirs" in table
 
 
+def test_trials_of_a_run_stand_side_by_side(run_page: str) -> None:
+    """More of them at once, or over more connections: each cell of both in one row. One trial has nobody beside it."""
+    results = tuple(transfer_trial(ROWS, name, index) for index, name in enumerate(("at-1", "at-4")))
+    page = render_page(sample_summary(results, "quick-transfer"), results, sample_manifest())
+    table = page[page.index('id="transfers-side-by-side"') :]
+    table = table[: table.index("</table>")]
+    assert "at-1" in table
+    assert "at-4" in table
+    cells = [cell for cell in transfers_of(ROWS).findings.cells if cell.n]
+    assert table.count("<tr data-platform") == len(cells)
+    assert table.count('data-metric="mean_mib_per_s"') == 2 * len(cells)
+    assert 'id="transfers-side-by-side"' not in run_page
+
+
 def test_a_dataset_page_says_which_days_it_is_of(dataset: str) -> None:
     """It is printed, and sent around."""
     assert "2025-06-05 to 2025-06-07 (UTC), 3 days" in dataset

@@ -13,10 +13,10 @@ from tests.samples.services import MemoryServices, stored_trial
 from tests.support.fake_clock import FakeClock
 
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput
-from stepbench.contracts.transfer.plan import FILES_SEED, TransferTrial, draw_reads
+from stepbench.contracts.transfer.plan import FILES_SEED, TransferTrial
 from stepbench.contracts.transfer.rows import TransferItem
 from stepbench.errors import TargetUnavailableError
-from stepbench.experiments.transfer.staging import file_path, manifest_key
+from stepbench.experiments.transfer.staging import draw_reads, file_path, manifest_key
 from stepbench.stages.plan_phase import plan_phase
 from stepbench_tools.local.memory_services import MemoryBucket
 

@@ -172,6 +172,21 @@ def test_a_span_is_reported_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found.n, found.accounting.ok) == (1, 1)
 
 
+def test_published_numbers_stand_beside_without_being_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of the plan that the rows came with; another plan's where one is named."""
+    file = theirs(published_line(type="fargate"), published_line(type="fargate", timestamp="2025-06-05 19:00:00"))
+    assert main(["import", file, "--dataset", "published", "--plan", "paper-transfer"]) == 0
+    for more, numbers in (([], 51), (["--plan", "quick-transfer"], 0)):
+        capsys.readouterr()
+        assert main(["report", "--dataset", "published", "--format", "json", *more]) == 0
+        found = TransferFindings.model_validate_json(capsys.readouterr().out)
+        assert len(found.published) == numbers
+    assert main(["report", "--dataset", "published", "--format", "md"]) == 0
+    assert "EFS on Fargate, all sizes, slowest over fastest" in capsys.readouterr().out
+    assert main(["report", "--dataset", "published"]) == 0
+    assert "up to 9.47 times slower" in Path("out/datasets/published/report.html").read_text("utf-8")
+
+
 def test_a_dataset_is_pasted_as_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     """Into a pull request."""
     imported(5)

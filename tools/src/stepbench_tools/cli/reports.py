@@ -56,7 +56,8 @@ def import_rows(options: argparse.Namespace) -> int:
     from stepbench.records.storage import layout
     from stepbench_tools.local.datasets import import_file
 
-    rows = import_file(options.file, options.dataset, options.out)
+    published = () if options.plan is None else _published(options.plan)
+    rows = import_file(options.file, options.dataset, options.out, published)
     messages(options)(f"{counted(len(rows), 'transfer')} imported; see `stepbench report --dataset {options.dataset}`")
     write(str(options.out / layout.dataset_prefix(options.dataset)))
     return OK
@@ -66,7 +67,11 @@ DATASET = (
     argument("--dataset", type=dataset_name, metavar="NAME", help="in place of RUN: a dataset of transfers"),
     argument("--from", type=day, metavar="DAY", dest="first", help="the dataset's first day, such as 2025-06-01 (UTC)"),
     argument("--to", type=day, metavar="DAY", dest="end", help="the first day after it"),
-    argument("--plan", metavar=PLAN, help="for a dataset: the plan whose published numbers are shown beside it"),
+    argument(
+        "--plan",
+        metavar=PLAN,
+        help="for a dataset: the plan whose published numbers stand beside it (default: its own plans')",
+    ),
     argument("--page", type=Path, metavar="FILE", help="for a dataset: where to write its page (default: its folder)"),
 )
 """Options of `report` that ask for a dataset in place of a run."""
@@ -110,7 +115,7 @@ def report_dataset(options: argparse.Namespace) -> int:
     from stepbench_tools.local.datasets import analyse_dataset
     from stepbench_tools.printing import render_dataset_markdown
 
-    published = () if options.plan is None else _published(options.plan)
+    published = None if options.plan is None else _published(options.plan)
     found = analyse_dataset(options.dataset, options.out, Span(options.first, options.end), published)
     match options.format:
         case "md":
@@ -262,6 +267,7 @@ COMMANDS = (
         (
             argument("file", type=Path, metavar="FILE", help="one JSON object a line; its first line names the form"),
             argument("--dataset", type=dataset_name, required=True, metavar="NAME", help="which dataset they join"),
+            argument("--plan", metavar=PLAN, help="whose published numbers its reports show"),
             out("where datasets are, in its folder datasets"),
         ),
         epilog="The published form has on each line: type (lambda or fargate), storage (EFS or S3), file, file-size in "

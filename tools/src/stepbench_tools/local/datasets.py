@@ -13,7 +13,7 @@ from stepbench.records.formats.transfer_lines import read_lines
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.transfer_datasets import dataset_files, read_span
-from stepbench.records.storage.transfers import dataset_names, first_attempts
+from stepbench.records.storage.transfers import dataset_names, first_attempts, put_published, read_published
 from stepbench_tools.local.memory_services import FolderBucket
 
 if TYPE_CHECKING:
@@ -37,9 +37,11 @@ def dataset_store(out: Path) -> RunStore:
     return RunStore(cast("S3Client", FolderBucket(out / layout.DATASETS, layout.DATASETS)), str(out))
 
 
-def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
+def import_file(
+    path: Path, name: str, out: Path, published: tuple[PublishedTransfer, ...] = ()
+) -> tuple[TransferRow, ...]:
     """
-    Add a file's rows to a dataset, all of them or none, and return them.
+    Add a file's rows to a dataset, all of them or none, and return them; and published numbers beside them, if any.
 
     Raises:
         PlanError: the file is not there, is no text, or has lines that are no rows (bad input).
@@ -47,6 +49,7 @@ def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
     """
     rows = _counted(read_lines(_read_text(path), path.name))
     _put_all(dataset_files(name, DEFAULT_TEAM, rows, _stand_ins_beside(path)), out)
+    put_published(name, DEFAULT_TEAM, published, dataset_store(out))
     return rows
 
 
@@ -119,9 +122,13 @@ class DatasetReport(NamedTuple):
     span: str
 
 
-def analyse_dataset(name: str, out: Path, span: Span, published: tuple[PublishedTransfer, ...] = ()) -> DatasetReport:
+def analyse_dataset(
+    name: str, out: Path, span: Span, published: tuple[PublishedTransfer, ...] | None = None
+) -> DatasetReport:
     """
-    Read a dataset over a span of days, and analyse it; `published` numbers are set beside its own.
+    Read a dataset over a span of days, and analyse it, with numbers beside it that were published.
+
+    These are the given ones, or without any those of the plans that have added to it.
 
     Raises:
         PlanError: there is no such dataset, or it has no rows in the span (bad input).
@@ -132,4 +139,5 @@ def analyse_dataset(name: str, out: Path, span: Span, published: tuple[Published
     if not table.num_rows:
         remedy = f"Name another span; `stepbench report --dataset {name}` shows all days."
         raise PlanError([Problem("--from, --to", span.words, f'has no rows of dataset "{name}"', remedy)])
-    return DatasetReport(view_dataset(name, table, published), span.words)
+    numbers = read_published(name, dataset_store(out)) if published is None else published
+    return DatasetReport(view_dataset(name, table, numbers), span.words)

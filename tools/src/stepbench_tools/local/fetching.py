@@ -24,7 +24,7 @@ from stepbench.errors import (
     without_queries,
 )
 from stepbench.records.storage import layout
-from stepbench.records.storage.transfers import dataset_keys
+from stepbench.records.storage.transfers import dataset_keys, published_keys
 from stepbench_tools.local.emulator.server import answers, emulator_name
 from stepbench_tools.local.invoking import SAMPLE_RUN
 from stepbench_tools.local.memory_services import FolderBucket, MemoryServices, write_file
@@ -80,10 +80,11 @@ def fetch(runs: RunStore, run_id: str, out: Path) -> Path:
 
 
 def _dataset_files(runs: RunStore, folder: Path, run_id: str) -> Iterator[str]:
-    """Yield the keys of what a run has added to the datasets that its trials name."""
+    """Yield the keys of what a run has added to the datasets that its trials name, and of what was published there."""
     plans = (json.loads(path.read_bytes())["plan"] for path in sorted(folder.glob("trials/*/trial.json")))
     for dataset in dict.fromkeys(plan["dataset"] for plan in plans if plan.get("dataset")):
         yield from (key for key in dataset_keys(dataset, runs) if layout.dataset_run(key) == run_id)
+        yield from published_keys(dataset, runs)
 
 
 @dataclass

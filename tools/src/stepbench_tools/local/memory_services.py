@@ -179,7 +179,8 @@ class FolderBucket(MemoryBucket):
 
     def _sizes(self, prefix: str) -> dict[str, int]:
         found = {}  # without reading a file: a dataset may hold years
-        for path in (self._folder / prefix.removeprefix(self._root)).rglob("*"):
+        below = self._folder / prefix.removeprefix(self._root)
+        for path in [below] if below.is_file() else below.rglob("*"):
             with contextlib.suppress(FileNotFoundError):  # a draft, or somebody has removed it since
                 if stat.S_ISREG((status := path.stat()).st_mode):
                     found[f"{self._root}{path.relative_to(self._folder).as_posix()}"] = status.st_size

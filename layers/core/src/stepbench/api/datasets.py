@@ -23,7 +23,7 @@ from stepbench.experiments.report.dataset_page import render_dataset, view_datas
 from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.planning.problems import shown
 from stepbench.records.storage.transfer_datasets import columns_of, read_files
-from stepbench.records.storage.transfers import Span, dataset_keys
+from stepbench.records.storage.transfers import Span, dataset_keys, read_published
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.data_classes.common import BaseProxyEvent
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+    from stepbench.contracts.transfer.plan import PublishedTransfer
     from stepbench.services import Services
 
 app = new_resolver()
@@ -58,17 +59,18 @@ HEADERS = {
 
 
 class _Found(NamedTuple):
-    """The rows of a span that the caller may see; without any there is none."""
+    """The rows of a span that the caller may see, without any there is none; and published numbers beside them."""
 
     table: pa.Table
     span: Span
+    published: tuple[PublishedTransfer, ...]
 
 
 @app.get("/datasets/<name>/report", summary="A dataset's page", responses=_PAGE)
 def get_dataset_report(name: DatasetNamePath, first: FirstDay = None, end: EndDay = None) -> Response[str]:
     """Return the page about the transfers of a span of days, as `stepbench report --dataset` makes it."""
     found = _find(name, first, end)
-    return _page(render_dataset(view_dataset(name, found.table), found.span.words))
+    return _page(render_dataset(view_dataset(name, found.table, found.published), found.span.words))
 
 
 @app.get("/datasets/<name>/summary", summary="What a dataset shows")
@@ -76,7 +78,8 @@ def get_dataset_summary(
     name: DatasetNamePath, first: FirstDay = None, end: EndDay = None
 ) -> Response[TransferFindings]:
     """Return what the transfers of a span of days show, as `stepbench report --dataset --format json` prints it."""
-    return answer_json(find_transfers(columns_of(_find(name, first, end).table)))
+    found = _find(name, first, end)
+    return answer_json(find_transfers(columns_of(found.table), published=found.published))
 
 
 def handle(event: dict[str, Any], context: LambdaContext, services: Services | None = None) -> dict[str, Any]:
@@ -107,7 +110,7 @@ def _find(name: str, first: str | None, end: str | None) -> _Found:
         table = read_files(wanted, services.runs, check=_limit(name, span))
     except CorruptRecordsError as error:
         raise _refused(name, span, f"cannot be read as one: {error}", "Name another span.") from error
-    return _Found(table, span)
+    return _Found(table, span, read_published(name, services.runs, caller.teams))
 
 
 def _limit(name: str, span: Span) -> Callable[[pa.Table], None]:

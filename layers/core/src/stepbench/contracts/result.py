@@ -42,7 +42,6 @@ from stepbench.contracts.findings import (
 from stepbench.contracts.invocations import FunctionMetrics, Invocations
 from stepbench.contracts.measures import Latency, WindowResult
 from stepbench.contracts.thresholds import Judge, ThresholdResult
-from stepbench.contracts.transfer.plan import PublishedTransfer
 from stepbench.contracts.transfer.result import TransferChartData, TransferFindings
 
 SUMMARY_SCHEMA = 2
@@ -225,12 +224,17 @@ class TrialSummary(Contract):
         description="What was measured in place of AWS's: of `transfer` by platform and source, of a real store whose "
         "events ended in an emulator's functions as `lambda`.",
     )
-    published_transfers: tuple[PublishedTransfer, ...] = Field(default=(), description="As its plan has them.")
     setup: dict[str, Scalar] = Field(
         default={},
         description="What of its plan can make its numbers differ from another trial's, by dotted path, measured "
         "phases by name; what has its default is left out, save TLS, cluster, region, reuse, writers and arrivals.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older(cls, fields: Any) -> Any:  # noqa: ANN401 -- anything may stand there
+        """Pass over published numbers of transfers as the plan has them, which findings have with ours beside."""
+        return drop_field(fields, "published_transfers")
 
     @property
     def sides(self) -> str:

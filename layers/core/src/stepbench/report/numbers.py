@@ -37,6 +37,8 @@ UNITS: Mapping[str, digits.Unit | None] = {
     "points": digits.POINTS,
     "usd_per_million": digits.USD_PER_MILLION,
     "mib_per_s": digits.MIB_PER_S,
+    "mib": digits.Unit("MiB", 1.0),
+    "number": digits.PLAIN,
 }
 """Units of raw estimates, by the names that scripts read, and how they are shown: None for the fitting unit of time."""
 

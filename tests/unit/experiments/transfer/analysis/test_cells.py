@@ -92,6 +92,7 @@ def test_what_failed_has_no_rate_and_is_said() -> None:
         ({"cold": None}, "warm"),
         ({"cold": False}, "warm"),
         ({"cached_share": 0.1}, "cached"),
+        ({"source": "efs", "cached_share": None}, "warm"),
         ({"digest_ok": False}, "wrong_digest"),
         ({"cpu_ns": int(0.9 * SECOND)}, "client_limit"),
         ({}, "few"),

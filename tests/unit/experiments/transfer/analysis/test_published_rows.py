@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from stepbench.contracts.plan import transfer_plan
 from stepbench.contracts.transfer.result import TransferCell, TransferFindings, TransferPair
 from stepbench.contracts.transfer.rows import TransferRow
 from stepbench.experiments.transfer.analysis.findings import find_transfers
+from stepbench.planning import parse_plan
+from stepbench.planning.presets import find_plan
 from stepbench.records.formats.transfer_columns import TransferColumns
 
 SHARED = Path(os.environ.get("STEPBENCH_SHARED_DATA", Path(__file__).parents[5].parent / "shared/data"))
@@ -50,7 +53,9 @@ def findings() -> TransferFindings:
             f"the authors' rows are not beside this checkout ({ROWS.name}); STEPBENCH_SHARED_DATA names a folder"
         )
     lines = ROWS.read_text().splitlines()
-    return find_transfers(TransferColumns.of(read_row(number, line) for number, line in enumerate(lines)))
+    rows = TransferColumns.of(read_row(number, line) for number, line in enumerate(lines))
+    (trial,) = parse_plan(find_plan("paper-transfer")).trials
+    return find_transfers(rows, published=transfer_plan(trial).published)
 
 
 def pair(findings: TransferFindings, platform: str, source: str) -> TransferPair:
@@ -152,6 +157,28 @@ def test_from_efs_lambda_reads_three_times_as_fast_as_from_s3(findings: Transfer
     ratios = {size: (efs[size].mean_mib_per_s.value or 0) / (s3[size].mean_mib_per_s.value or 1) for size in efs}
     assert ratios[1] == pytest.approx(19, abs=0.1)
     assert ratios[500] == pytest.approx(2.7, abs=0.05)
+
+
+def test_the_preset_s_numbers_are_those_of_their_rows(findings: TransferFindings) -> None:
+    """What is from the download within its rounding; of the text, what the rows give where it rounds or has no rule."""
+    scored = [(each.published, each.ratio.value or 0) for each in findings.published]
+    assert len(scored) == 51
+    from_rows = [ratio for published, ratio in scored if "rows" in published.citation]
+    assert len(from_rows) == 41
+    assert from_rows == pytest.approx([1] * 41, abs=0.002)
+    text = [(published.metric, published.value, ratio) for published, ratio in scored if "text" in published.citation]
+    assert text == [
+        ("slowest_over_fastest", 9.47, pytest.approx(1, abs=0.001)),
+        ("slowest_over_fastest", 13.8, pytest.approx(1, abs=0.001)),
+        ("fastest_s", 1.1, pytest.approx(1.145 / 1.1, abs=0.001)),
+        ("slowest_s", 15.8, pytest.approx(15.816 / 15.8, abs=0.001)),
+        ("mean", 3, pytest.approx(3.72 / 3, abs=0.001)),
+        ("mean", 3, pytest.approx(2.69 / 3, abs=0.001)),
+        ("plateau_from_mib", 300, pytest.approx(250 / 300)),
+        ("plateau_from_mib", 300, pytest.approx(250 / 300)),
+        ("modes", 2, 1),
+        ("modes", 2, pytest.approx(1.5, abs=0.5)),
+    ]
 
 
 def test_what_their_rows_do_not_tell_is_not_told(findings: TransferFindings) -> None:

@@ -24,6 +24,7 @@ from tests.samples.transfer_server import (
 
 from stepbench.contracts.transfer.rows import TransferRow, TransferRows
 from stepbench.errors import RecordsLostError
+from stepbench.experiments.transfer.program import sources
 from stepbench.experiments.transfer.program.process import STORING_S, Invocation, Process, Sandbox
 from stepbench.experiments.transfer.program.progress import MIB
 from stepbench.experiments.transfer.program.surroundings import TaskPlace
@@ -257,6 +258,18 @@ def test_a_file_of_a_folder_is_read_whole(server: Server, tmp_path: Path) -> Non
     assert row.network_interface != "127.0.0.1"
     assert row.cached_share in (0.0, 1.0)  # some file systems are in memory
     assert len(row.mib_ns) == 2
+
+
+@pytest.mark.parametrize(("sent", "share"), [(len(BODY), 0.0), (len(BODY) + 4_096, 0.0), (0, 1.0)])
+def test_what_an_nfs_server_has_not_sent_came_from_memory(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int, share: float
+) -> None:
+    """A function may not ask for the pages of a file on EFS, and may read what its kernel has had from there."""
+    (tmp_path / "2.bin").write_bytes(BODY)
+    counts = iter([10**6, 10**6 + sent])
+    monkeypatch.setattr(sources, "server_bytes", lambda _folder: next(counts))
+    (row,) = run(server, folder_task(), FILES_FOLDER=str(tmp_path))
+    assert row.cached_share == share
 
 
 FOLDERS = {

@@ -6,13 +6,12 @@ Its machines, lease, target, records and report are those of every trial; what i
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from stepbench.contracts.base import BrokenRule, Contract, RuledContract
+from stepbench.contracts.base import BrokenRule, RuledContract
 from stepbench.contracts.phase import LoadStep, Name, Phase
 from stepbench.contracts.target import StoreTarget, Target
 from stepbench.contracts.trial import MatrixValues
@@ -49,6 +48,9 @@ LONGEST_PROCESS_S = 840
 """Lambda ends a function after 900 s."""
 
 FileSize = Annotated[int, Field(ge=1, le=MAX_FILE_MIB)]
+ONLY_OF_ALL_SIZES = frozenset({"plateau_from_mib", "plateau_mib_per_s", "modes"})
+OF_ALL_SIZES = ONLY_OF_ALL_SIZES | {"mean", "slowest_over_fastest"}
+"""Metrics of published numbers that may be without a size."""
 
 
 class FilesTarget(StoreTarget):
@@ -67,17 +69,57 @@ AnyTarget = Target | FilesTarget
 """What a trial of any experiment is about; plans of `transfer` need not name it."""
 
 
-class PublishedTransfer(Contract):
-    """A number that somebody published for one cell: a file's size on a platform, from a source."""
+class PublishedTransfer(RuledContract):
+    """A number that somebody published of a source on a platform, for files of one size or for all sizes together."""
 
     platform: Platform
     source: Source
-    file_size_mib: FileSize
-    metric: Literal["mean", "median", "p5", "p95", "slowest_over_fastest"] = Field(
-        description="Of rates in MiB/s, but for `slowest_over_fastest`, which is a ratio of two times."
+    file_size_mib: FileSize | None = Field(default=None, description="Without it, of all sizes together.")
+    metric: Literal[
+        "mean",
+        "median",
+        "p5",
+        "p95",
+        "slowest_over_fastest",
+        "fastest_s",
+        "slowest_s",
+        "plateau_from_mib",
+        "plateau_mib_per_s",
+        "modes",
+    ] = Field(
+        description="The first four of rates in MiB/s; `slowest_over_fastest` is a ratio of two times, of all sizes "
+        "its mean over them; `fastest_s` and `slowest_s` are times. Of all sizes only: from which size on the rate "
+        "rises no more, at which rate, and how many modes rates have."
+    )
+    over_source: Source | None = Field(
+        default=None, description="Of `mean` and `median`: `value` is a ratio over this source's on the same platform."
     )
     value: float = Field(gt=0)
     citation: str = Field(min_length=1, max_length=200, description="Where it stands.")
+    note: str = Field(default="", max_length=500, description="What to know of it, such as what contradicts it.")
+
+    def _broken_rules(self) -> Iterator[BrokenRule]:
+        if self.file_size_mib is None and self.metric not in OF_ALL_SIZES:
+            yield BrokenRule("file_size_mib", f"is missing, and {self.metric} is of one size", "Add it.")
+        if self.file_size_mib is not None and self.metric in ONLY_OF_ALL_SIZES:
+            yield BrokenRule("file_size_mib", f"does not go with {self.metric}, which is of all sizes", "Remove it.")
+        if self.over_source is not None and (self.over_source == self.source or self.metric not in {"mean", "median"}):
+            yield BrokenRule("over_source", "is for mean or median over another source's", "Remove it.")
+
+    @property
+    def unit(self) -> Literal["mib_per_s", "ratio", "s", "mib", "number"]:
+        """Return the unit of the value, and of ours beside it."""
+        if self.over_source is not None or self.metric == "slowest_over_fastest":
+            return "ratio"
+        match self.metric:
+            case "fastest_s" | "slowest_s":
+                return "s"
+            case "plateau_from_mib":
+                return "mib"
+            case "modes":
+                return "number"
+            case _:
+                return "mib_per_s"
 
 
 class TransferTrial(RuledContract):
@@ -229,29 +271,14 @@ def _reading_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
         yield BrokenRule(f"file_sizes_mib[{place}]", message, remedy)
     if "s3" not in trial.sources and trial.connections > 1:
         yield BrokenRule("connections", "has no effect without s3 in sources", "Remove it, or add s3.")
-    for place, published in enumerate(trial.published):
-        known = (trial.platforms, trial.sources, trial.file_sizes_mib)
-        cell = (published.platform, published.source, published.file_size_mib)
-        if any(each not in among for each, among in zip(cell, known, strict=True)):
-            message = f"is of {cell[1]} on {cell[0]} at {cell[2]} MiB, which the trial does not measure"
+    for place, each in enumerate(trial.published):
+        sources = {each.source, each.over_source or each.source}
+        sizes = trial.file_sizes_mib if each.file_size_mib is None else (each.file_size_mib,)
+        if not (
+            each.platform in trial.platforms and sources <= {*trial.sources} and {*sizes} <= {*trial.file_sizes_mib}
+        ):
+            size = "" if each.file_size_mib is None else f" at {each.file_size_mib} MiB"
+            message = (
+                f"is of {' and '.join(sorted(sources))} on {each.platform}{size}, which the trial does not measure"
+            )
             yield BrokenRule(f"published[{place}]", message, "Remove it, or extend the trial.")
-
-
-def draw_reads(plan: TransferTrial, platform: Platform, run_id: str) -> Iterator[tuple[int, tuple[Source, ...]]]:
-    """
-    Yield the size of each transfer's file in MiB, and its sources in their order; the same for the same seed and run.
-
-    Platforms draw apart from each other, as the published processes did, and so do runs: a schedule of runs of one
-    transfer each would have the same size for ever. What is drawn is a hash: unlike a generator's it is the same under
-    every version of Python.
-    """
-    sizes = plan.file_sizes_mib
-    for number in range(plan.transfers):
-        drawn = f"{plan.seed}/{run_id}/{platform}/{number}"
-        size_mib = sizes[(_hash(drawn) if plan.choice == "random" else number) % len(sizes)]
-        shuffled = sorted(plan.sources, key=lambda source: _hash(f"{drawn}/{source}"))
-        yield size_mib, tuple(shuffled) if plan.order == "shuffled" else plan.sources
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest())

@@ -13,14 +13,15 @@ from pydantic import AwareDatetime, Field
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.transfer.plan import Platform, Source
+from stepbench.contracts.transfer.plan import Platform, PublishedTransfer, Source
 
 TransferCaveat = Literal["few", "dependent", "warm", "cached", "wrong_digest", "client_limit", "unfinished"]
 """
 few: too few transfers for an interval of p5 and p95. dependent: transfers depend on those before or on their sandbox,
-so that intervals count fewer. warm: some are not proven cold. cached: pages of some files were in memory before.
-wrong_digest: the bytes of some were not the file's. client_limit: the reading process used most of a CPU, so that the
-rate may be its own. unfinished: some failed, or were cut off; they have no rate, and might have been the slowest.
+so that intervals count fewer. warm: some are not proven cold, or of EFS what was in memory is unknown. cached: a part
+of some files came from memory. wrong_digest: the bytes of some were not the file's. client_limit: the reading process
+used most of a CPU, so that the rate may be its own. unfinished: some failed, or were cut off; they have no rate, and
+might have been the slowest.
 """
 
 
@@ -207,6 +208,14 @@ class TransferSandboxes(Contract):
     )
 
 
+class ScoredTransfer(Contract):
+    """A published number, and ours beside it, whose value is None where it was not measured."""
+
+    published: PublishedTransfer
+    ours: Estimate = Field(description="In the unit of what was published.")
+    ratio: Estimate = Field(description="Ours over what was published.")
+
+
 class TransferFindings(Contract):
     """
     What transfers show.
@@ -223,6 +232,7 @@ class TransferFindings(Contract):
     pairs: tuple[TransferPair, ...] = Field(description="By platform and source.")
     sandboxes: tuple[TransferSandboxes, ...] = Field(default=(), description="Where sandboxes are known.")
     answers: tuple[str, ...] = Field(description="One sentence each.")
+    published: tuple[ScoredTransfer, ...] = Field(default=(), description="What the plan has of others' numbers.")
 
 
 ProgressKind = Literal["fastest", "median", "slowest", "stalled"]

@@ -115,7 +115,11 @@ class TransferRow(Contract):
     served: int = Field(ge=0, lt=2**63, description="How many transfers' processes the sandbox had served before.")
     cold: bool | None = Field(default=None, description="Proven by `served` of the sandbox; None: nobody knows.")
     cached_share: float | None = Field(
-        default=None, ge=0, le=1, description="EFS: of the file's pages in memory before the read; None: unknown."
+        default=None,
+        ge=0,
+        le=1,
+        description="EFS: of the file, what came from this machine's memory, since the server has not sent it (NFS "
+        "client), or since its pages were there before the read; None: unknown.",
     )
     task: str = Field(default="", description="Lambda's request id, or the task's ARN.")
     zone: str = ""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def view_dataset(name: str, table: pa.Table, published: tuple[PublishedTransfer, ...] = ()) -> TransferView:
     """Return what a dataset's rows show; `published` numbers are set beside its own."""
     columns = columns_of(table)
-    findings, charts = find_transfers(columns), transfer_chart_data(columns)
-    return TransferView(name, "dataset", findings, charts, stand_ins_of(table), published)
+    findings, charts = find_transfers(columns, published=published), transfer_chart_data(columns)
+    return TransferView(name, "dataset", findings, charts, stand_ins_of(table))
 
 
 def render_dataset(view: TransferView, span: str = "") -> str:

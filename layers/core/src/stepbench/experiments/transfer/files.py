@@ -10,7 +10,7 @@ from stepbench.records.formats.transfer_lines import format_lines
 from stepbench.records.storage import layout, transfer_datasets
 from stepbench.records.storage.run_store import find_served
 from stepbench.records.storage.transfer_datasets import encode_transfers
-from stepbench.records.storage.transfers import first_attempts, read_transfers
+from stepbench.records.storage.transfers import first_attempts, put_published, read_transfers
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
@@ -30,6 +30,8 @@ def export(
     """
     Write the rows of all attempts beside the result, and those that count into the plan's dataset, as the run's team's.
 
+    With these go the published numbers of the plan, so that each report of the dataset has them.
+
     Raises:
         RecordsUnavailableError: the bucket does not answer.
     """
@@ -43,4 +45,5 @@ def export(
     if (dataset := spec.transfer.dataset) is not None:
         team = runs.get_model(layout.run_key(spec.run_id, "request.json"), RunRequest).team
         transfer_datasets.append(dataset, team, first_attempts(rows)[0], runs, stand_ins)
+        put_published(dataset, team, spec.transfer.published, runs)
     return ExportRecordsOutput(key=key, rows=len(rows))

@@ -24,6 +24,8 @@ LEADS = False
 answers = nothing
 FEW_PUBLISHED = 12
 """So many published numbers at most are not folded."""
+MOST_BESIDE = 6
+"""The rates of so many trials at most stand side by side."""
 
 
 def headline(summary: RunSummary) -> doc.Table | None:  # noqa: ARG001 -- of the protocol
@@ -53,6 +55,8 @@ def brief_findings(found: TransferFindings, stand_ins: Mapping[str, str]) -> Ite
     if any(cell.n for cell in found.cells):
         yield tables.cells_table(found, stand_ins, "brief")
     yield from _changes(found, stand_ins)
+    if scored := [each for each in found.published if each.ours.value is not None]:
+        yield tables.published_table(scored, stand_ins, "brief")
     yield doc.Sentence(f"{words.describe_accounting(found.accounting)}.")
 
 
@@ -68,14 +72,15 @@ def _changes(found: TransferFindings, stand_ins: Mapping[str, str]) -> Iterator[
 
 
 def sections(run: RunView) -> Iterator[doc.Section]:
-    """Yield a section for each trial."""
+    """Yield a section of all trials side by side, then one for each."""
     views = [
-        TransferView(
-            trial.label, trial.anchor, found, drawn, trial.summary.stand_ins, trial.summary.published_transfers
-        )
+        TransferView(trial.label, trial.anchor, found, drawn, trial.summary.stand_ins)
         for trial in run.of("transfer")
         if (found := trial.summary.transfers) is not None and (drawn := trial.result.transfers) is not None
     ]
+    if 1 < len(views) <= MOST_BESIDE:
+        nodes = (tables.trials_table(views),)
+        yield doc.Section("transfers-trials", "How do the trials' rates differ?", nodes, "Trials", "transfers")
     for view in views:
         yield transfer_section(view, alone=run.windowless and len(views) == 1)
 
@@ -100,10 +105,10 @@ def _answers(view: TransferView) -> Iterator[doc.Node]:
 
 
 def _published(view: TransferView) -> Iterator[doc.Node]:
-    number = len(view.published)
+    number = len(view.findings.published)
     if number:
         yield doc.Heading("Against published numbers")
-        table = tables.published_table(view)
+        table = tables.published_table(view.findings.published, view.stand_ins, view.anchor)
         yield doc.Fold(f"Published numbers and ours ({number})", (table,), plain=number <= FEW_PUBLISHED)
 
 

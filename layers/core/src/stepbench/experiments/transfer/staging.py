@@ -6,6 +6,7 @@ The names of files, and where their digests stand, are spelled here alone.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import transfer_plan
 from stepbench.contracts.tasks import PlanPhaseOutput
-from stepbench.contracts.transfer.plan import FILES_SEED, MIB, draw_reads, read_limit_s
+from stepbench.contracts.transfer.plan import FILES_SEED, MIB, read_limit_s
 from stepbench.contracts.transfer.rows import FileRead, TransferItem
 from stepbench.drivers.registry import build_driver as driver
 from stepbench.errors import TargetUnavailableError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from stepbench.contracts.plan import AnyTrial, TrialRef, TrialSpec
-    from stepbench.contracts.transfer.plan import Source
+    from stepbench.contracts.transfer.plan import Platform, Source, TransferTrial
     from stepbench.records.storage.trial_table import TrialTable
     from stepbench.services import Services
 
@@ -146,3 +147,23 @@ def _items(spec: TrialSpec, digests: Mapping[int, str], start_at_ns: int, bucket
                 due_ns=due_ns,
                 wait_until=datetime.fromtimestamp(due_ns / _SECOND_NS, UTC),
             )
+
+
+def draw_reads(plan: TransferTrial, platform: Platform, run_id: str) -> Iterator[tuple[int, tuple[Source, ...]]]:
+    """
+    Yield the size of each transfer's file in MiB, and its sources in their order; the same for the same seed and run.
+
+    Platforms draw apart from each other, as the published processes did, and so do runs: a schedule of runs of one
+    transfer each would have the same size for ever. What is drawn is a hash: unlike a generator's it is the same under
+    every version of Python.
+    """
+    sizes = plan.file_sizes_mib
+    for number in range(plan.transfers):
+        drawn = f"{plan.seed}/{run_id}/{platform}/{number}"
+        size_mib = sizes[(_hash(drawn) if plan.choice == "random" else number) % len(sizes)]
+        shuffled = sorted(plan.sources, key=lambda source: _hash(f"{drawn}/{source}"))
+        yield size_mib, tuple(shuffled) if plan.order == "shuffled" else plan.sources
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest())

@@ -12,10 +12,9 @@ from stepbench.report import document as doc
 from stepbench.report import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from stepbench.contracts.transfer.plan import PublishedTransfer
-    from stepbench.contracts.transfer.result import TransferCell, TransferFindings
+    from stepbench.contracts.transfer.result import ScoredTransfer, TransferCell, TransferFindings
     from stepbench.experiments.transfer.words import TransferView
 
 ANSWERED_MIB = 500
@@ -93,43 +92,54 @@ def _extremes(ratio: float | None, fastest_s: float | None = None, slowest_s: fl
     return doc.Cell((times, doc.Span(ends, "interval") if known else ""), data, line=times)
 
 
-def published_table(view: TransferView) -> doc.Table:
+def trials_table(views: Sequence[TransferView]) -> doc.Table:
+    """Return the mean rates of several trials side by side: what more transfers at once, or more connections, make."""
+    caption = f"Mean rates of several trials side by side, with {doc.NINETY_FIVE} intervals: a row for each cell."
+    cells = [{(each.platform, each.source, each.file_size_mib): each for each in view.findings.cells} for view in views]
+    names = {key: pair_name(cell, views[0].stand_ins) for of_trial in cells for key, cell in of_trial.items()}
+    rows = (
+        doc.Row(
+            doc.Cell(f"{name}, {digits.count(key[2])} MiB"),
+            tuple(
+                numbers.estimate(
+                    "mean_mib_per_s", cell.mean_mib_per_s if (cell := found.get(key)) else None, "mib_per_s"
+                )
+                for found in cells
+            ),
+            {"platform": key[0], "source": key[1], "mib": key[2]},
+        )
+        for key, name in names.items()
+    )
+    columns = doc.columns("Cell", *(view.label for view in views))
+    return doc.Table("transfers-side-by-side", caption, columns, doc.body(rows), phone=True)
+
+
+def published_table(published: Iterable[ScoredTransfer], stand_ins: Mapping[str, str], anchor: str) -> doc.Table:
     """Return published numbers beside ours."""
     stood_in = " What stood in for AWS's services replicates no number of theirs."
     caption = (
         "Published numbers beside ours. A ratio is ours over the published number; its interval is that of ours alone."
-        f"{stood_in if view.stand_ins else ''}"
+        f"{stood_in if stand_ins else ''}"
     )
     columns = doc.columns("Number", "Published", "Ours", "Ratio", doc.words("Source", "wide"))
-    return doc.Table(
-        f"published-{view.anchor}", caption, columns, doc.body(_published(view, each) for each in view.published)
-    )
+    rows = (_published(each, stand_ins) for each in published)
+    return doc.Table(f"published-{anchor}", caption, columns, doc.body(rows))
 
 
-def _published(view: TransferView, published: PublishedTransfer) -> doc.Row:
-    """Return a number of one cell beside ours, if anything was measured there."""
-    key = (published.platform, published.source, published.file_size_mib)
-    own = (cell for cell in view.findings.cells if (cell.platform, cell.source, cell.file_size_mib) == key)
-    cell = next((cell for cell in own if cell.n), None)
-    ours = _measured(cell, published.metric) if cell else None
-    label = f"{view.name(published)}, {digits.count(published.file_size_mib)} MiB, {published.metric.replace('_', ' ')}"
-    unit = "ratio" if published.metric == "slowest_over_fastest" else "mib_per_s"
-    shown = f"{digits.rounded(published.value)} {digits.TIMES.name if unit == 'ratio' else 'MiB/s'}"
+def _published(scored: ScoredTransfer, stand_ins: Mapping[str, str]) -> doc.Row:
+    """Return a published number beside ours, if that was measured."""
+    published, unit = scored.published, scored.published.unit
+    over = f" over {words.name_of(published.over_source, stand_ins)}" if published.over_source else ""
+    size = "all sizes" if published.file_size_mib is None else f"{digits.count(published.file_size_mib)} MiB"
+    label = f"{pair_name(published, stand_ins)}, {size}, {words.PUBLISHED[published.metric]}{over}"
+    note = doc.Span(published.note, "note")
     cells = (
-        doc.Cell(shown, {"value": published.value}),
-        numbers.estimate("ours", ours, unit) if ours else doc.Cell("not measured"),
-        numbers.estimate("ratio", ours.over(published.value) if ours else None, "ratio"),
-        doc.Cell(published.citation),
+        doc.Cell(str(digits.shown(Estimate(value=published.value), numbers.UNITS[unit])), {"value": published.value}),
+        numbers.estimate("ours", scored.ours, unit),
+        numbers.estimate("ratio", scored.ratio if scored.ours.value is not None else None, "ratio"),
+        doc.Cell((published.citation, (" ", note)) if published.note else published.citation),
     )
     return doc.Row(doc.Cell(label), cells, {"metric": published.metric})
-
-
-def _measured(cell: TransferCell, metric: str) -> Estimate | None:
-    if metric == "slowest_over_fastest":
-        ratio = cell.slowest_over_fastest
-        return None if ratio is None else Estimate(value=ratio, reason="of two extremes")
-    found: Estimate = getattr(cell, f"{metric}_mib_per_s")
-    return found if found.value is not None else None
 
 
 def pairs_table(view: TransferView) -> doc.Table:

@@ -104,7 +104,13 @@ def analyse(stored: Stored) -> TrialResult:
     spec, plan = evidence.spec, evidence.spec.transfer
     rows, again = first_attempts(evidence.rows)
     columns = TransferColumns.of(rows)
-    findings = find_transfers(columns, offered=plan.reads, seed=plan.seed, cold_only=plan.cold == "required")
+    findings = find_transfers(
+        columns,
+        offered=plan.reads,
+        seed=plan.seed,
+        cold_only=plan.cold == "required",
+        published=plan.published,
+    )
     accounting = _account(evidence, rows, again)
     failure = evidence.failure.failure() or _nothing_measured(findings)
     functions = summarise_functions(evidence.pages)
@@ -126,7 +132,6 @@ def analyse(stored: Stored) -> TrialResult:
         cost_usd=transfer_cost(_billed_usage(evidence, functions), evidence.deployment, spec.estimate_usd),
         transfers=findings,
         stand_ins=evidence.served.stand_ins,
-        published_transfers=plan.published,
     )
     return TrialResult(summary=summary, series=(), phases=(), ecdf=(), transfers=transfer_chart_data(columns))
 

@@ -43,10 +43,10 @@ CAVEATS = {
     ),
     "warm": (
         "not proven cold",
-        "Of some transfers nobody has proven that their sandbox was new.",
+        "Of some transfers nothing proves that their sandbox was new, or that their file was not in its memory.",
         "Use cold: required.",
     ),
-    "cached": ("cached", "Pages of some files were in memory before they were read.", "Use cold: required."),
+    "cached": ("cached", "A part of some files came from the sandbox's memory.", "Use cold: required."),
     "wrong_digest": (
         "wrong digest",
         "The bytes of some were not the file's.",
@@ -64,14 +64,26 @@ CAVEATS = {
     ),
 }
 """In a word, in a sentence, and what to do."""
+PUBLISHED = {
+    "mean": "mean",
+    "median": "median",
+    "p5": "p5",
+    "p95": "p95",
+    "slowest_over_fastest": "slowest over fastest",
+    "fastest_s": "fastest",
+    "slowest_s": "slowest",
+    "plateau_from_mib": "rate rises no more from",
+    "plateau_mib_per_s": "rate that rises no more",
+    "modes": "modes",
+}
+"""What a published number is of."""
 
 
 class TransferView(NamedTuple):
     """
     What is shown of one trial, or of a dataset.
 
-    anchor: unique on the page. stand_ins: what was measured in place of AWS's, by platform and source. published: what
-    others found.
+    anchor: unique on the page. stand_ins: what was measured in place of AWS's, by platform and source.
     """
 
     label: str
@@ -79,7 +91,6 @@ class TransferView(NamedTuple):
     findings: TransferFindings
     charts: TransferChartData
     stand_ins: Mapping[str, str] = MappingProxyType({})
-    published: Sequence[PublishedTransfer] = ()
 
     def name(self, each: TransferCell | TransferPair | PairPoints | PublishedTransfer) -> str:
         """Name a pair: `EFS on Fargate`."""

@@ -129,6 +129,11 @@ def dataset_key(name: str, team: str, day: str, run_id: str, trial: int) -> str:
     return f"{dataset_prefix(name, team)}day={day}/{run_id}-{trial:04d}.parquet"
 
 
+def dataset_published_key(name: str, team: str) -> str:
+    """Return the key of the numbers that a team's plans have published beside a dataset: JSON."""
+    return f"{dataset_prefix(name, team)}published.json"
+
+
 def dataset_day(key: str) -> str:
     """Return the day of such a key; empty where it is none."""
     found = re.search(r"/team=[^/]+/day=(\d{4}-\d{2}-\d{2})/[^/]+\.parquet$", key)

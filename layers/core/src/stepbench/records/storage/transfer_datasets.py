@@ -72,7 +72,7 @@ _COLUMNS = (
     Column("sandbox", "repeated text", "name", "Made anew with each process's first start; empty: unknown."),
     Column("served", "delta int32", "count", "Transfers' processes that the sandbox had served before."),
     Column("cold", "bool", "yes or no", "Whether it had served none.", "nobody can tell"),
-    Column("cached_share", "double", "share", "Of the file's pages, in memory before the read.", "S3, or unknown"),
+    Column("cached_share", "double", "share", "Of the file, what came from memory.", "S3, or unknown"),
     Column("task", "repeated text", "name", "Lambda's request id, or the task's ARN; empty: unknown."),
     Column("zone", "repeated text", "name", "Availability zone; empty: unknown."),
     Column("network_interface", "repeated text", "address", "The process's address in the VPC; empty: unknown."),

@@ -9,6 +9,9 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from pydantic import TypeAdapter
+
+from stepbench.contracts.transfer.plan import PublishedTransfer
 from stepbench.contracts.transfer.rows import TransferRow, TransferRows
 from stepbench.records.formats.second_sources import parse_transfer_line
 from stepbench.records.storage import layout
@@ -78,6 +81,41 @@ class Objects(Protocol):
     def folders(self, prefix: str) -> Iterator[str]:
         """Yield the names of the folders right below a prefix that is one, and that hold anything, in order."""
         ...
+
+
+_PUBLISHED = TypeAdapter(tuple[PublishedTransfer, ...])
+
+
+def put_published(name: str, team: str, published: tuple[PublishedTransfer, ...], objects: Objects) -> None:
+    """
+    Store the published numbers of the plan that adds a team's rows to a dataset, in place of an earlier plan's.
+
+    Those stay where the plan has none.
+
+    Raises:
+        RecordsUnavailableError: the bucket does not answer.
+    """
+    if published:
+        objects.put_bytes(layout.dataset_published_key(name, team), _PUBLISHED.dump_json(published))
+
+
+def published_keys(name: str, objects: Objects, teams: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Return the keys of the published numbers beside a dataset, one a team at most; with teams, of theirs alone."""
+    folders = map(layout.dataset_team, objects.folders(layout.dataset_prefix(name))) if teams is None else teams
+    found = (objects.keys(layout.dataset_published_key(name, team)) for team in sorted(set(folders) - {""}))
+    return tuple(key for keys in found for key in keys)
+
+
+def read_published(name: str, objects: Objects, teams: Iterable[str] | None = None) -> tuple[PublishedTransfer, ...]:
+    """
+    Return the numbers that plans have published beside a dataset, each once; with teams, of theirs alone.
+
+    Raises:
+        RecordsUnavailableError: the bucket does not answer.
+    """
+    files = (objects.get_bytes(key) for key in published_keys(name, objects, teams))
+    numbers = [each for file in files for each in _PUBLISHED.validate_json(file)]
+    return tuple({each.model_dump_json(): each for each in numbers}.values())
 
 
 class Span(NamedTuple):

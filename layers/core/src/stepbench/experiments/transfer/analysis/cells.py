@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.transfer.plan import MIB
+from stepbench.contracts.transfer.plan import MIB, SOURCES
 from stepbench.contracts.transfer.result import TransferCaveat, TransferCell, TransferStalls
 from stepbench.records.formats.transfer_columns import FAILED, UNKNOWN, UNTOLD
 from stepbench.stats.dependence import NOTHING, DependentSeries
@@ -169,9 +169,11 @@ def _caveats(tried: Reads, rates: DependentSeries) -> Iterator[TransferCaveat]:
         yield "few"
     if rates.dependent:
         yield "dependent"
-    if (cell.columns.cold != 1).any():
+    cached = cell.columns.cached_share
+    unknown = np.isnan(cached) & (cell.columns.source == SOURCES.index("efs"))
+    if ((cell.columns.cold != 1) | unknown).any():
         yield "warm"
-    if (np.nan_to_num(cell.columns.cached_share) > 0).any():
+    if (np.nan_to_num(cached) > 0).any():
         yield "cached"
     if (tried.columns.digest_ok == 0).any():
         yield "wrong_digest"

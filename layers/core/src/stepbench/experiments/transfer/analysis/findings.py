@@ -20,6 +20,7 @@ from stepbench.experiments.transfer.analysis.modes import (
     find_modes,
     find_steady,
 )
+from stepbench.experiments.transfer.analysis.published import score_published
 from stepbench.experiments.transfer.analysis.reads import moment_of, pairs_of
 from stepbench.experiments.transfer.words import NAMES
 from stepbench.model.errors import most_frequent
@@ -28,6 +29,7 @@ from stepbench.records.formats.transfer_columns import FAILED, OK, UNKNOWN, UNTO
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.contracts.transfer.plan import PublishedTransfer
     from stepbench.contracts.transfer.result import TransferCell, TransferDependence
     from stepbench.experiments.transfer.analysis.reads import PairName, Reads
     from stepbench.records.formats.transfer_columns import TransferColumns
@@ -112,7 +114,12 @@ SEED = 7
 
 
 def find_transfers(
-    columns: TransferColumns, *, offered: int | None = None, seed: int = SEED, cold_only: bool = False
+    columns: TransferColumns,
+    *,
+    offered: int | None = None,
+    seed: int = SEED,
+    cold_only: bool = False,
+    published: Sequence[PublishedTransfer] = (),
 ) -> TransferFindings:
     """
     Return what transfers show; the same for the same rows, in whatever order they are.
@@ -122,6 +129,7 @@ def find_transfers(
         offered: how many reads were to be made; None where nobody knows.
         seed: for resamples.
         cold_only: whether reads of sandboxes that had served before are counted, and not measured.
+        published: numbers of others, to be set beside.
     """
     found = list(pairs_of(columns.take(columns.cold != 0) if cold_only else columns))
     described = [
@@ -140,6 +148,7 @@ def find_transfers(
         pairs=pairs,
         sandboxes=tuple(compare_sandboxes(found)),
         answers=answer(cells, pairs),
+        published=tuple(score_published(cells, pairs, published)),
     )
 
 

@@ -4,18 +4,13 @@ Where a file is read from, whole: one object of S3, or of what speaks its protoc
 An object is read by one GET, or by ranged GETs side by side. Nothing is tried again: a request that fails is the read's
 result. Everything is received into one buffer a connection, hashed while it is in the processor's cache, and forgotten.
 
-Of a file the kernel is asked to forget the pages first, and `cached_share` says whether it has. O_DIRECT is not used:
+Of a file the kernel is asked to forget the pages first, and `page_cache` finds whether it has. O_DIRECT is not used:
 it would turn off the read-ahead that every ordinary program has on a network file system.
-
-Source: Linux manual pages posix_fadvise(2) (DONTNEED drops clean pages, so they are written first) and mincore(2).
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import errno
-import mmap
 import os
 import stat
 import threading
@@ -23,6 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.experiments.transfer.program.page_cache import cached_share, drop_pages, server_bytes
 from stepbench.experiments.transfer.program.progress import ReadFailedError, wrong_length
 from stepbench.model.errors import CONNECTION_CLOSED, NOT_FOUND
 from stepbench.wire.http1.download import HttpServer, connect, tls_context
@@ -177,53 +173,6 @@ def _receive_body(download: Download, part: Part, buffer: memoryview, gathered_b
 
 FIRST_BYTES = 4_096
 """The first read is of one page, so that the first byte's time is not that of a whole block."""
-_PROT_READ, _MAP_SHARED = 1, 1
-_MAP_FAILED = ctypes.c_void_p(-1).value
-_IN_CORE = 1
-
-
-def drop_pages(descriptor: int) -> None:
-    """Have the file's pages leave the cache, as far as the system does that; not every file system can."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.fsync(descriptor)
-    with contextlib.suppress(OSError, AttributeError):
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def cached_share(descriptor: int, file_bytes: int) -> float | None:
-    """
-    Return the share of the file's pages that are in memory; None if the kernel does not report it.
-
-    Of a file that is neither ours nor to be written by us the kernel calls every page present (since Linux 5.2), so
-    that nothing leaks: of such a one nothing is said here.
-    """
-    if not file_bytes or not _may_ask(descriptor):
-        return None
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        pages = -(-file_bytes // mmap.PAGESIZE)
-        present = (ctypes.c_ubyte * pages)()
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        address = libc.mmap(None, file_bytes, _PROT_READ, _MAP_SHARED, descriptor, 0)
-    except (OSError, AttributeError):
-        return None
-    if address == _MAP_FAILED:
-        return None
-    try:
-        if libc.mincore(ctypes.c_void_p(address), ctypes.c_size_t(file_bytes), present):
-            return None
-    finally:
-        libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(file_bytes))
-    return bytes(present).count(_IN_CORE) / pages
-
-
-def _may_ask(descriptor: int) -> bool:
-    try:
-        owner = os.fstat(descriptor).st_uid
-        return owner == os.geteuid() or os.geteuid() == 0 or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
-    except OSError:
-        return False
 
 
 class FolderRead:
@@ -254,9 +203,13 @@ class FolderRead:
         descriptor = self._open()
         try:
             self._prepare(descriptor)
+            before = server_bytes(self._folder)
             self._read(descriptor)
+            after = server_bytes(self._folder)
         finally:
             os.close(descriptor)
+        if before is not None and after is not None:
+            self._progress.cached_share = max(0.0, 1 - (after - before) / self._file.file_bytes)
 
     def interrupt(self) -> None:
         """Have it end at the next block."""
