@@ -32,7 +32,7 @@ SUITE_OF_localstack := tests/statemachines/test_on_emulator.py tests/statemachin
 # LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
 
-.PHONY: run rehearse test quick nightly test-api test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
+.PHONY: run rehearse test quick nightly test-api test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format generated lock bench \
   setup setup-test setup-cassandra setup-localstack down clean help
 
 help: ## This list
@@ -93,6 +93,12 @@ check-security: $(TOOLS)/security/.ready ## The template and its stacks by check
 format: $(VENV)/.dev ## Format and mend what ruff can mend
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
+
+generated: $(VENV)/.dev charts ## Write anew what docs have of the code: schemas, the API's description, tables, drawings
+	$(VENV)/bin/stepbench schema > docs/plan.schema.json
+	$(VENV)/bin/python -m stepbench.report.summary > docs/summary.schema.json
+	$(VENV)/bin/python -m stepbench_tools.documents.openapi > docs/openapi.json
+	$(VENV)/bin/python -m stepbench_tools.documents.pages
 
 bench: $(VENV)/.dev $(TOOLS)/bench/.ready ## Set up, then every benchmark or those in BENCH ("redis --rounds 15"): docs/performance.md
 	-.ci/system-packages redis-benchmark go cc # what is missing is skipped, and named

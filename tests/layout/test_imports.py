@@ -31,6 +31,7 @@ FLOORS = (
     "errors",
     "clock",
     "settings",
+    "traces",
     "observability",
     "contracts",
     "digits",

@@ -11,7 +11,8 @@ from ruamel.yaml import YAML
 import stepbench
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / ".github/pull_request_template.md"]
+FOLDERS = (".", "docs", "docs/decisions", ".github", "layers/core/src/stepbench/drivers/*")
+PAGES = [page for folder in FOLDERS for page in sorted(ROOT.glob(f"{folder}/*.md"))]
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text("utf-8")
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
 
@@ -29,9 +30,16 @@ def test_links_lead_somewhere(page: Path) -> None:
     """To a file that is there, and to a heading that it has."""
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     links = re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)", text)
-    places = [((page.parent / path).resolve() if path else page, anchor) for path, anchor in links]
+    places = [(_place(page, path), anchor) for path, anchor in links]
     broken = [(str(at), anchor) for at, anchor in places if not at.exists() or (anchor and anchor not in slugs(at))]
     assert broken == []
+
+
+def _place(page: Path, path: str) -> Path:
+    """Return what a page's link leads to; a slash at its head is the checkout's root, as GitHub has it."""
+    if path.startswith("/"):
+        return ROOT / path[1:]
+    return (page.parent / path).resolve() if path else page
 
 
 def test_pages_that_sources_name_are_there() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.samples.services import MemoryServices
+from tests.support.contracts.trigger_subject import contract_spec
 
 from stepbench import observability
 from stepbench.contracts.plan import TrialRef, TrialSpec
@@ -19,6 +20,7 @@ from stepbench.errors import PlanError
 from stepbench.observability import log_keys, observed, put_metric, put_spent, trace_keys
 from stepbench.planning.privacy import ROWS, VALUES
 from stepbench.planning.problems import shown
+from stepbench.records.storage import layout
 from stepbench.services import stage_handler
 from stepbench.settings import Settings, is_sampled
 
@@ -83,10 +85,13 @@ import sys
 from types import SimpleNamespace
 import boto3
 from botocore.config import Config
-from stepbench.observability import annotate, observed
+from stepbench.observability import observed
+from stepbench.traces import annotate, subsegment
 
 def stage(event, _context):
     annotate(store="s3", experiment="trigger")
+    with subsegment("finish", run="run-0", trial=1):
+        annotate(store="etcd", experiment="operations")
     config = Config(connect_timeout=1, retries={"total_max_attempts": 1})
     try:
         boto3.client("sqs", endpoint_url=sys.argv[1], config=config).list_queues()
@@ -100,7 +105,7 @@ observed(stage)({"item": {"ref": {"run_id": "run-1", "trial": 3, "tag": "abc-000
 
 
 def test_traces_are_found_by_run_and_trial_and_show_calls_of_aws() -> None:
-    """As X-Ray's daemon gets them: annotations are what its search finds, and each call is a subsegment."""
+    """As X-Ray's daemon gets them: annotations are what its search finds; of another trial, what is done for that."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon, socket.socket() as closed:
         daemon.bind(("127.0.0.1", 0))
         daemon.settimeout(10)
@@ -117,18 +122,25 @@ def test_traces_are_found_by_run_and_trial_and_show_calls_of_aws() -> None:
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
         command = [sys.executable, "-c", TRACED, address]
         answer = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=60)
-        call, segment = (json.loads(daemon.recv(65_536).partition(b"\n")[2]) for _ in range(2))
+        other, call, segment = (json.loads(daemon.recv(65_536).partition(b"\n")[2]) for _ in range(3))
     assert "EndpointConnectionError" in answer.stdout
-    assert {name: segment["annotations"][name] for name in ("run", "trial", "phase", "store", "experiment")} == {
-        "run": "run-1",
-        "trial": 3,
-        "phase": 2,
-        "store": "s3",
-        "experiment": "trigger",
-    }
+    asked = {name: segment["annotations"][name] for name in ("run", "trial", "phase", "store", "experiment")}
+    assert asked == {"run": "run-1", "trial": 3, "phase": 2, "store": "s3", "experiment": "trigger"}
+    assert other["name"] == "finish"
+    assert other["annotations"] == {"run": "run-0", "trial": 1, "store": "etcd", "experiment": "operations"}
     assert segment["name"] == "## stage"
     assert (call["name"], call["namespace"], call["aws"]["operation"]) == ("sqs", "aws", "ListQueues")
-    assert call["parent_id"] == segment["id"]
+    assert call["parent_id"] == other["parent_id"] == segment["id"]
+
+
+def test_who_measures_needs_no_tracer_though_the_trace_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lambda hands the machine's trace on to functions without tracing, whose layers have no SDK of X-Ray."""
+    services = MemoryServices().services
+    spec = contract_spec({"store": "s3"})
+    services.runs.put_model(layout.trial_key(spec.ref, "trial.json"), spec)
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-5;Parent=2;Sampled=1")
+    monkeypatch.setitem(sys.modules, "aws_xray_sdk", None)
+    assert services.trial(spec.ref) == spec
 
 
 def test_annotations_are_of_what_the_event_is_about() -> None:

@@ -9,7 +9,11 @@ from typing import NamedTuple
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[3]
-PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+FOLDERS = ("docs", "layers/core/src/stepbench/drivers/*")
+PAGES = (
+    *("README.md", "CONTRIBUTING.md"),
+    *sorted(str(page.relative_to(ROOT)) for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md")),
+)
 KINDS = {
     "sh": "run by bash with recorders in place of the tools, and each call parsed by the tool's own parser",
     "yaml": "parsed; its commands are run as those of `sh`",

@@ -14,6 +14,7 @@ from tests.support.contracts.life import LOOK_LIMIT_S, look
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.plan import TrialSpec
+from stepbench.contracts.target import stores_with
 from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.experiments.registry import build_driver
 from stepbench.settings import Settings
@@ -21,10 +22,9 @@ from stepbench.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-OPERATIONS = ("redis", "etcd", "postgresql", "cassandra", "dynamodb", "dsql")
-DRIVERS = [*((store, "trigger") for store in ("etcd", "postgresql", "reference", "dynamodb", "s3"))]
-DRIVERS += [(store, "operations") for store in OPERATIONS]
-BY_URL = {"dynamodb", "s3"}
+DRIVERS = [(store, "trigger") for store in stores_with(lambda model: model.trigger)]
+DRIVERS += [(store, "operations") for store in stores_with(lambda model: model.operations)]
+BY_URL = frozenset(stores_with(lambda model: model.endpoint_form == "url"))
 WITH_SECRET = [each for each in DRIVERS if f"{each[0]}_secret_arn" in Settings.model_fields]
 NO_STACK: Mapping[str, str] = MappingProxyType({})
 MARK = "MARKED-PASSWORD"

@@ -2,7 +2,8 @@
 A small store and its room: what a new store's room looks like (`docs/writing-a-driver.md` walks through it).
 
 The server keeps keys and values in memory and speaks lines. A room of the product stands in `drivers/`, its target
-model in `contracts/target.py`; these stand here, since nothing of the product imports `testing`.
+model in `contracts/target.py`; these stand here, since nothing of the product imports tests.
+`tests/layout/test_new_store.py` puts them where a store of the product has them.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ class ExampleTarget(StoreTarget):
     """A server of lines on loopback, watched by prefix."""
 
     store: Literal["example"] = "example"
+    title: ClassVar = "Example store"
     trigger: ClassVar = "pull"
     mechanism: ClassVar = "WATCH by prefix, held by WatchChanges"
     deletes: ClassVar = True

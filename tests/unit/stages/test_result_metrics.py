@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.samples.comparisons import etcd, run
 from tests.samples.results import accounting
+from tests.samples.transfer_findings import findings_of
+from tests.samples.transfers import month
 from tests.unit.stages.test_await_turn import arrive, queue
 from tests.unit.stages.test_conclude_run import report
 
@@ -44,6 +46,17 @@ def test_a_trial_has_its_latencies_by_window_and_its_counts() -> None:
     ]
 
 
+def test_a_trial_of_transfers_has_its_cells_for_windows() -> None:
+    """By platform, source and size in MiB; times, as of all others."""
+    findings = findings_of(tuple(month(60, days=3)))
+    cell, trial = findings.cells[0], counted("a").model_copy(update={"windows": (), "transfers": findings})
+    found = [each for each in result_metrics(run(trial)) if "Window" in each.dimensions]
+    assert cell.p50_s.value is not None
+    assert found[0].dimensions["Window"] == f"{cell.platform}-{cell.source}-{cell.file_size_mib}"
+    assert (found[0].name, found[0].value) == ("LatencyP50", cell.p50_s.value * 1_000)
+    assert len({each.dimensions["Window"] for each in found}) == len(findings.cells)
+
+
 def test_a_trial_that_broke_off_has_none() -> None:
     """An alarm on a number of half a load would be a false one."""
     broken = counted("a").model_copy(update={"incomplete": True})
@@ -69,6 +82,7 @@ def test_they_are_written_as_cloudwatch_takes_them(capsys: pytest.CaptureFixture
         {"Stack", "Plan", "Trial"},
     ]
     assert {(each["Stack"], each["Plan"], each["Trial"]) for each in lines} == {("bench", "quick-unloaded", "a")}
+    assert [len(each["Metrics"]) for each in said] == [1] * len(lines)  # a document may have 100, with 30 dimensions
 
 
 def test_a_matrix_writes_no_more_than_the_limit(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from stepbench.errors import shortened
 from stepbench.settings import is_sampled
+from stepbench.traces import annotate, tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -125,13 +126,6 @@ def observed(handler: Handler) -> Handler:
     return with_context
 
 
-def annotate(**values: str | int) -> None:
-    """Add annotations, by which traces are found, to those of this invocation; nothing where X-Ray samples it not."""
-    if is_sampled(os.environ):
-        for name, value in values.items():
-            _tracer().put_annotation(name, value)  # type: ignore[arg-type]
-
-
 @lru_cache
 def _tracer() -> Tracer:
     """
@@ -151,8 +145,9 @@ def _traced(handler: Handler) -> Handler:
 
     @wraps(handler)
     def annotated(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-        annotate(**trace_keys(event))
-        return handler(event, context)
+        with tracing(_tracer()):
+            annotate(**trace_keys(event))
+            return handler(event, context)
 
     with_trace: Handler = _tracer().capture_lambda_handler(annotated, capture_response=False)
     return with_trace

@@ -20,7 +20,8 @@ from stepbench.records.storage.run_register import RunRegister
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.shards import ShardReader
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
-from stepbench.settings import Settings, is_sampled, load_settings
+from stepbench.settings import Settings, load_settings
+from stepbench.traces import annotate
 from stepbench.wire.http1.boto import bounded_client
 
 if TYPE_CHECKING:
@@ -57,10 +58,7 @@ class Services:
     def trial(self, ref: TrialRef) -> TrialSpec:
         """Return the trial's stored specification."""
         spec = self.runs.get_model(layout.trial_key(ref, "trial.json"), TrialSpec)
-        if is_sampled(os.environ):
-            from stepbench.observability import annotate  # noqa: PLC0415 -- writers, which are never traced, start without it
-
-            annotate(store=spec.plan.target.store, experiment=spec.plan.experiment)
+        annotate(store=spec.plan.target.store, experiment=spec.plan.experiment)
         return spec
 
 

@@ -18,6 +18,7 @@ from stepbench_tools.local.environment import CLOCK, EMULATOR, EnvironmentOption
 from stepbench_tools.local.paths import Paths
 from stepbench_tools.local.processes import await_end, family, wait_until
 from stepbench_tools.local.state import STATE, read_state
+from stepbench_tools.local.stores.servers import ETCD, REFERENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from stepbench_tools.local.stores import LocalStore
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
-FEW = (environment.ETCD, environment.REFERENCE)
+FEW = (ETCD, REFERENCE)
 
 HOME = "größe it's"
 """Of a user whose folders have such names; programs, settings and shell lines are given it."""

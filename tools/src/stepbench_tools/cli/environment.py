@@ -126,15 +126,16 @@ def stores(options: argparse.Namespace) -> int:
 
 def up(options: argparse.Namespace) -> int:
     """Start the environment, and list its servers."""
-    from stepbench_tools.local.environment import EMULATOR, ON_DEMAND, EnvironmentOptions
+    from stepbench_tools.local.environment import EMULATOR, EnvironmentOptions
     from stepbench_tools.local.programs import following_logs
     from stepbench_tools.local.session import start_environment
     from stepbench_tools.local.stack import API_URL, local_stack
+    from stepbench_tools.local.stores.servers import CASSANDRA
     from stepbench_tools.local.streams import interruptible
 
     paths, notify = clone_paths(), messages(options)
     with interruptible(), following_logs(paths.logs, notify) if options.verbose else nullcontext():
-        servers = EnvironmentOptions(options.etcd_members, frozenset(ON_DEMAND if options.cassandra else ()))
+        servers = EnvironmentOptions(options.etcd_members, frozenset({CASSANDRA} if options.cassandra else ()))
         state, dashboard = start_environment(paths, notify, servers)
     for server in state.servers:
         write(f"{server.name:<16} {server.endpoint:<34} {server.version}")

@@ -1,9 +1,9 @@
 """
-The generated parts of pages: drawings of the state machines, presets by question, costs, parameters, columns of files.
+The generated parts of pages: drawings of state machines, presets by question, costs, parameters, stores, columns.
 
-`python -m stepbench_tools.documents.pages docs/console.md …` writes them anew, between marks in the pages; tests hold
-the pages against them. The drawings are Mermaid's flow charts, which GitHub renders, in the reader's own theme, and
-which show in a diff what has changed.
+`python -m stepbench_tools.documents.pages` writes them anew, between marks in all pages or in those that it is given;
+tests hold the pages against them. The drawings are Mermaid's flow charts, which GitHub renders, in the reader's own
+theme, and which show in a diff what has changed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from stepbench.costs.standing import DEFAULT_TYPES, NETWORK, Deployment, standin
 from stepbench.digits import count, dollars
 from stepbench.experiments.dataflow.files import describe_dag_columns
 from stepbench.experiments.estimates import budgeted, estimate
-from stepbench.experiments.trigger.catalogue import feature_rows, store_catalogue
 from stepbench.planning.expansion import expanded
 from stepbench.planning.presets import find_plan, list_plans, preset_directory, questions
 from stepbench.planning.reading import parse_plan
 from stepbench.records.export import describe_event_columns
 from stepbench.records.storage.transfer_datasets import describe_transfer_columns
+from stepbench_tools.documents.stores import describe_features, list_fields, list_stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -227,28 +227,6 @@ def _machine(name: str, root: Path) -> Iterator[str]:
     yield from ("| state | what it does |", "|---|---|", *describe_states(definition))
 
 
-def _features() -> Iterator[str]:
-    """Yield a table for each store with a trigger, and a line for each without; the reference store is nobody's."""
-    for info in store_catalogue(prices.DEFAULT_REGION):
-        if info.store == "reference":
-            continue
-        rows = tuple(feature_rows(info))
-        yield f"### `{info.store}`: {info.features.trigger or 'no trigger'}"
-        yield ""
-        yield f"Keeps {info.features.data_model}."
-        yield from ("", "| | | source |", "|---|---|---|")
-        yield from (f"| {name} | {text} | {_linked(source)} |" for name, text, source in rows)
-        yield ""
-
-
-def _linked(source: str) -> str:
-    """Return a link, by the name of its page."""
-    if not source.startswith("https://"):
-        return source
-    host, *_, page = source.removeprefix("https://").rstrip("/").split("/")
-    return f"[{host}: {page.removesuffix('.html')}]({source})"
-
-
 PARTS: Mapping[str, Callable[[Path], Iterable[str]]] = {
     "benchmark": partial(_machine, "benchmark"),
     "trial": partial(_machine, "trial"),
@@ -256,7 +234,9 @@ PARTS: Mapping[str, Callable[[Path], Iterable[str]]] = {
     "idle": lambda _root: _idle(),
     "presets": lambda _root: _presets(),
     "parameters": _parameters,
-    "features": lambda _root: _features(),
+    "features": lambda _root: describe_features(),
+    "stores": lambda _root: list_stores(),
+    "targets": lambda _root: list_fields(),
     "dag-columns": lambda _root: [describe_dag_columns()],
     "event-columns": lambda _root: [describe_event_columns()],
     "transfer-columns": lambda _root: [describe_transfer_columns()],
@@ -274,7 +254,13 @@ def updated(page: str, root: Path) -> str:
     return _MARK.sub(lambda found: f"{found[1]}{part(found[2], root)}{found[3]}", page)
 
 
+def generated_pages(root: Path) -> list[Path]:
+    """Return the pages of a checkout that have generated parts."""
+    pages = (root / "README.md", *sorted((root / "docs").glob("*.md")))
+    return [page for page in pages if _MARK.search(page.read_text("utf-8"))]
+
+
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        path = Path(argument)
-        path.write_text(updated(path.read_text("utf-8"), preset_directory().parents[1]), "utf-8")
+    checkout = preset_directory().parents[1]
+    for path in map(Path, sys.argv[1:]) if sys.argv[1:] else generated_pages(checkout):
+        path.write_text(updated(path.read_text("utf-8"), checkout), "utf-8")

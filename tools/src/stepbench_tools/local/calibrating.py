@@ -57,11 +57,11 @@ from stepbench_tools.calibration.report import (
 )
 from stepbench_tools.calibration.truth import read_truth
 from stepbench_tools.local.commands import AS_IT_IS, Options, Runner
-from stepbench_tools.local.environment import REFERENCE
 from stepbench_tools.local.memory_services import MemoryServices
 from stepbench_tools.local.processes import terminate
 from stepbench_tools.local.session import local_session
 from stepbench_tools.local.stores.references import TRUTH, start_reference
+from stepbench_tools.local.stores.servers import REFERENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

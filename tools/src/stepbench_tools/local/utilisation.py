@@ -20,8 +20,9 @@ import psutil
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.capacity import Metric
-from stepbench_tools.local.environment import EMULATOR, ETCD, POSTGRESQL
+from stepbench_tools.local.environment import EMULATOR
 from stepbench_tools.local.processes import family
+from stepbench_tools.local.stores.servers import SERVERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 NAMESPACE, METRIC, DIMENSION = "Stepbench/Local", "CpuOfOneCore", "Server"
 PERIOD_S = 1
-PARAMETERS = {"DynamoDbMetric": EMULATOR, "PostgresqlMetric": POSTGRESQL, "EtcdMetric": ETCD}
+PARAMETERS = {"DynamoDbMetric": EMULATOR} | {each.metric: name for name, each in SERVERS.items() if each.metric}
 """The template's parameter with the metric of a server, or of a cluster's members."""
 MAX_KEPT = 600
 """Seconds of values that wait for an emulator that does not answer."""

@@ -22,6 +22,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunQuery
 from stepbench.stages.turns import execution_arn
 from stepbench.stages.validate_plan import admit, enter_run
+from stepbench.traces import annotate
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -57,6 +58,7 @@ def submit(request: RunRequest, key: str, caller: Caller, services: Services) ->
     check_size(len(_document(request).encode()))  # written anew, it may be longer than it was sent
     found, now = admit(request, services), services.now()
     run_id = _run_id(found.plan.name, key, caller, now)
+    annotate(run=run_id)
     digest = hashlib.sha256(_document(request.model_copy(update={"caller": ""})).encode()).hexdigest()
     record = run_record(run_id, request, found, now, services.settings).model_copy(update={"digest": digest})
     if not enter_run(record, services):

@@ -17,6 +17,7 @@ from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Unt
 from stepbench.contracts.published import Published
 from stepbench.contracts.rules import OWN_RULES, TRIAL_RULES
 from stepbench.contracts.rules.load import history_rules
+from stepbench.contracts.target import stores_with
 from stepbench.contracts.threshold_grammar import JudgeText, ThresholdText
 from stepbench.contracts.thresholds import DEFAULTS
 from stepbench.contracts.transfer.plan import TransferTrial
@@ -47,6 +48,12 @@ FunctionName = Annotated[Text, StringConstraints(min_length=1, max_length=140)]
 """The longest name is Lambda's own, which X-Ray shows."""
 
 
+if TYPE_CHECKING:
+    FunctionTrigger = str
+else:
+    FunctionTrigger = Literal[*stores_with(lambda model: model.trigger), "measured"]
+
+
 class ApplicationFunction(Contract):
     """One function of a chain: how long it runs, and which store's trigger starts it."""
 
@@ -54,7 +61,7 @@ class ApplicationFunction(Contract):
     duration_ms: float | None = Field(
         default=None, ge=0, le=86_400_000, description="Without it, the median in `traces`."
     )
-    trigger: Literal["s3", "dynamodb", "postgresql", "etcd", "measured"] | None = Field(
+    trigger: FunctionTrigger | None = Field(
         default=None,
         description="`measured`: whichever store a trial measures, so that stores can be compared. "
         "Without it, the function is called directly.",

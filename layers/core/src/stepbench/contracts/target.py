@@ -32,6 +32,10 @@ class StoreTarget(Contract):
     the list of stores ask them; a driver whose capabilities differ from its target's declarations fails a test.
     """
 
+    title: ClassVar[str] = ""
+    """What its users call it."""
+    on_aws: ClassVar[str] = ""
+    """What a stack measures of it, unless a plan names a server; "" where that is none of AWS's."""
     trigger: ClassVar[Literal["push", "pull"] | None] = None
     """The way of changes: the store pushes them, or a watcher pulls them; None where the store has no trigger."""
     mechanism: ClassVar[str] = ""
@@ -115,6 +119,8 @@ class S3Target(StoreTarget):
     """S3 event notifications, filtered by prefix and, if asked for, suffix, on the stack's versioned target bucket."""
 
     store: Literal["s3"]
+    title: ClassVar = "S3"
+    on_aws: ClassVar = "Amazon S3"
     holds_blobs: ClassVar = True
     trigger: ClassVar = "push"
     mechanism: ClassVar = "event notification, by prefix"
@@ -137,6 +143,8 @@ class DynamoDbTarget(StoreTarget):
     """DynamoDB Streams through an event source mapping, on a table made for the trial."""
 
     store: Literal["dynamodb"]
+    title: ClassVar = "DynamoDB"
+    on_aws: ClassVar = "Amazon DynamoDB"
     trigger: ClassVar = "push"
     mechanism: ClassVar = "stream and event source mapping"
     deletes: ClassVar = True
@@ -153,9 +161,9 @@ class DynamoDbTarget(StoreTarget):
         *("filter", "stream_view", "same_sandbox"),
     )
     fastest_answer_s: ClassVar[float] = 1e-3  # on AWS, by HTTPS; a DynamoDB Local beside the writer may be faster
-    batch_size: int = Field(default=100, ge=1, le=10_000)
-    batching_window_s: int = Field(default=0, ge=0, le=300)
-    parallelization_factor: int = Field(default=1, ge=1, le=10)
+    batch_size: int = Field(default=100, ge=1, le=10_000, description="The most records of an invocation.")
+    batching_window_s: int = Field(default=0, ge=0, le=300, description="How long a batch is waited for to fill.")
+    parallelization_factor: int = Field(default=1, ge=1, le=10, description="Invocations at a time for each shard.")
     filter: dict[str, Any] | None = Field(
         default=None, description="An event filter pattern of Lambda's. What it holds back is counted as not arrived."
     )
@@ -164,7 +172,7 @@ class DynamoDbTarget(StoreTarget):
         description="What an event holds of its item: the new value, or the one before it, too, which makes events of "
         "updates twice as large.",
     )
-    capacity: TableCapacity = OnDemandCapacity()
+    capacity: TableCapacity = Field(default=OnDemandCapacity(), description="What the table is made with.")
     tls: bool | None = Field(
         default=None,
         description="Of the load's requests. Without it HTTPS on AWS, elsewhere as the endpoint's URL says.",
@@ -183,6 +191,8 @@ class PostgresqlTarget(StoreTarget):
     """An AFTER INSERT OR UPDATE trigger that calls `aws_lambda.invoke`; Aurora, or PostgreSQL with the stand-in."""
 
     store: Literal["postgresql"]
+    title: ClassVar = "PostgreSQL"
+    on_aws: ClassVar = "Aurora PostgreSQL"
     default_port: ClassVar = 5432
     trigger: ClassVar = "push"
     mechanism: ClassVar = "AFTER trigger calls aws_lambda.invoke"
@@ -208,6 +218,8 @@ class EtcdTarget(StoreTarget):
     """etcd Watch on a prefix, held by `WatchChanges`."""
 
     store: Literal["etcd"]
+    title: ClassVar = "etcd"
+    on_aws: ClassVar = "etcd on EC2"
     default_port: ClassVar = 2379
     trigger: ClassVar = "pull"
     mechanism: ClassVar = "Watch, held by WatchChanges"
@@ -232,10 +244,12 @@ class RedisTarget(StoreTarget):
     """Redis or Valkey: a server, ElastiCache, or its Serverless (a cluster with TLS). For operations and dataflow."""
 
     store: Literal["redis"]
+    title: ClassVar = "Redis or Valkey"
+    on_aws: ClassVar = "ElastiCache"
     default_port: ClassVar = 6379
     holds_blobs: ClassVar = True
     operations: ClassVar = UNORDERED_KINDS
-    tls: bool = False
+    tls: bool = Field(default=False, description="Encrypted, with the server's certificate verified.")
     cluster: bool = Field(default=False, description="Keys lie in slots on several nodes, which the client looks up.")
 
 
@@ -247,6 +261,8 @@ class DsqlTarget(StoreTarget):
     """
 
     store: Literal["dsql"]
+    title: ClassVar = "Aurora DSQL"
+    on_aws: ClassVar = "Aurora DSQL"
     operations: ClassVar = ALL_KINDS
     fastest_answer_s: ClassVar[float] = 1e-3  # a transaction's commit, from another network
     cluster: Literal["single", "multi"] = Field(
@@ -264,6 +280,8 @@ class CassandraTarget(StoreTarget):
     """Cassandra or ScyllaDB, by CQL. For operations and dataflow."""
 
     store: Literal["cassandra"]
+    title: ClassVar = "Cassandra or ScyllaDB"
+    on_aws: ClassVar = "Cassandra on EC2"
     default_port: ClassVar = 9042
     holds_blobs: ClassVar = True
     operations: ClassVar = ALL_KINDS
@@ -271,7 +289,7 @@ class CassandraTarget(StoreTarget):
         default="one", description="How many replicas, of those in the server's data centre, have to answer."
     )
     replication: int = Field(default=1, ge=1, le=9, description="Copies of each record, in each data centre.")
-    tls: bool = False
+    tls: bool = Field(default=False, description="Encrypted, with the server's certificate verified.")
     tuning: Tuning = Field(default=AsReleased(), description="In `dataflow`: how it is configured for the DAGs.")
 
 
@@ -283,10 +301,11 @@ class ReferenceTarget(StoreTarget):
     """
 
     store: Literal["reference"]
+    title: ClassVar = "Reference store"
     default_port: ClassVar = 7300
     trigger: ClassVar = "pull"
     mechanism: ClassVar = "held by WatchChanges"
-    delay: Delay = ConstantDelay(kind="constant", ms=5)
+    delay: Delay = Field(default=ConstantDelay(kind="constant", ms=5), description="Of each delivery.")
     drop_share: float = Field(default=0, ge=0, lt=1, description="Acknowledged, and never delivered.")
     duplicate_share: float = Field(default=0, ge=0, lt=1, description="Delivered twice.")
     reorder_share: float = Field(default=0, ge=0, lt=1, description="Delivered after the event that follows it.")

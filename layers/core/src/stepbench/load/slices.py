@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.contracts.identity import EventId
+from stepbench.contracts.tasks import RunWriterOutput
 from stepbench.load.closed_loop import Client, ClosedLoop, LoopBounds, Offer
 from stepbench.load.open_loop import OpenLoop, SliceLimits
 from stepbench.load.recorder import GrowingRecorder, OperationRecorder, Recorder
@@ -80,6 +81,11 @@ class Slice:
         """End a phase with `until`, which is open loop."""
         if isinstance(self.engine, OpenLoop):
             self.engine.end_at(due_ns, grace_ns)
+
+    def output(self) -> RunWriterOutput:
+        """Return how many requests there were, by how they ended."""
+        ok, failed, unknown, unsent = self.recorder.counts
+        return RunWriterOutput(sent=ok + failed + unknown, ok=ok, failed=failed, unknown=unknown, unsent=unsent)
 
 
 def build_slice(task: RunWriterInput, plan: TrialPlan, driver: Driver, with_: Instruments) -> Slice:

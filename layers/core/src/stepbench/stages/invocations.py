@@ -273,17 +273,11 @@ class _Invocation:
         self.sandbox.stored_ns = clock.now_ns() - begun_ns
 
     def _conclude(self, slice_: Slice) -> RunWriterOutput:
-        progress = slice_.recorder.progress()
+        output = slice_.output()
         if self.cancelled is not None:
-            message = f"invocation {self.id} stopped after {progress['sent']} operations: cancelled ({self.cancelled})"
+            message = f"invocation {self.id} stopped after {output.sent} operations: cancelled ({self.cancelled})"
             raise TrialCancelledError(message)
-        return RunWriterOutput(
-            sent=progress["sent"],
-            ok=progress["ok"],
-            failed=progress["failed"],
-            unknown=progress["unknown"],
-            unsent=slice_.recorder.counts[UNSENT],
-        )
+        return output
 
 
 def count_connections(driver: Driver) -> int:

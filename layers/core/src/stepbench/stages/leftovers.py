@@ -8,6 +8,7 @@ finishes what it is for: the sweeper, and a trial that waits for the target.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -24,6 +25,7 @@ from stepbench.records.storage.trial_table import Lease
 from stepbench.stages.function_log import keep_reports, take_in
 from stepbench.stages.target_driver import STEP_LIMIT_S, note_removed, open_driver, poll
 from stepbench.stages.tune_store import restore_released
+from stepbench.traces import subsegment
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
@@ -194,9 +196,11 @@ def finish(lease: Lease, services: Services, until_ns: int, build: BuildDriver |
     """
     ref = TrialRef(run_id=lease.run_id, trial=lease.trial, tag=lease.tag)
     cancel(lease.tag, "its execution has ended; swept", services)
-    _note_failure(ref, _stop(lease, services), services)
-    _await_deliveries(ref, services)
-    return poll(lambda: tear_down(ref, services, build=build, target=lease.target), until_ns, FINISH_POLL_S, services)
+    with subsegment("finish", run=ref.run_id, trial=ref.trial):
+        _note_failure(ref, _stop(lease, services), services)
+        _await_deliveries(ref, services)
+        torn_down = partial(tear_down, ref, services, build=build, target=lease.target)
+        return poll(torn_down, until_ns, FINISH_POLL_S, services)
 
 
 def execution_status(arn: str, services: Services) -> str:

@@ -40,6 +40,7 @@ from stepbench.stages.target_driver import (
     undo_if_cancelled,
 )
 from stepbench.stages.trial_values import trial_values
+from stepbench.traces import subsegment
 from stepbench.workload.topology import wide_levels
 
 if TYPE_CHECKING:
@@ -191,7 +192,8 @@ def _tear_down_former(holder: Lease, spec: TrialSpec, services: Services, build:
     until_ns = services.clock.now_ns() + FORMER_LIMIT_S * 10**9
     limit_s = connect_limit_s(find_unreached(spec, services), services)
     try:
-        return poll(lambda: tear_down(former, services, build=build, limit_s=limit_s), until_ns, POLL_S, services)
+        with subsegment("finish", run=former.run_id, trial=former.trial):
+            return poll(lambda: tear_down(former, services, build=build, limit_s=limit_s), until_ns, POLL_S, services)
     except TargetUnavailableError as error:
         message = f"{error}. What trial {holder.trial + 1} of this run has made there could not be torn down"
         raise TargetUnreachableError(message) from error
@@ -201,9 +203,10 @@ def _remove_left(target: str, services: Services, build: BuildDriver | None) -> 
     """Remove what trials have left here that had lost their lease; nothing is measured yet. What stays, stays noted."""
     for lost in services.table.left(target):
         try:
-            spec = services.trial(TrialRef(run_id=lost.run_id, trial=lost.trial, tag=lost.tag))
-            if remove(spec, services, build):
-                services.table.forget_left(lost)
+            with subsegment("finish", run=lost.run_id, trial=lost.trial):
+                spec = services.trial(TrialRef(run_id=lost.run_id, trial=lost.trial, tag=lost.tag))
+                if remove(spec, services, build):
+                    services.table.forget_left(lost)
         except (StepbenchError, ClientError, BotoCoreError, ValidationError):
             logger.exception("what a trial has left is not removed", extra=lost._asdict())
 

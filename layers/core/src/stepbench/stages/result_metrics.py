@@ -40,12 +40,22 @@ def result_metrics(summary: RunSummary) -> Iterator[ResultMetric]:
             yield from _of_trial(trial)
 
 
+def _latencies(trial: TrialSummary) -> Iterator[tuple[str, str, float | None]]:
+    """Yield name, window and milliseconds; a trial of transfers has cells (`lambda-efs-100`, MiB) for windows."""
+    for window in trial.windows:
+        yield P50, window.name, window.latency_ms.p50.value
+        yield P99, window.name, window.latency_ms.p99.value
+    for cell in trial.transfers.cells if trial.transfers else ():
+        name = f"{cell.platform}-{cell.source}-{cell.file_size_mib}"
+        for metric, estimate in ((P50, cell.p50_s), (P99, cell.p99_s)):
+            yield metric, name, None if estimate.value is None else estimate.value * 1_000
+
+
 def _of_trial(trial: TrialSummary) -> Iterator[ResultMetric]:
     whose = {TRIAL: trial.name}
-    for window in trial.windows:
-        for name, estimate in ((P50, window.latency_ms.p50), (P99, window.latency_ms.p99)):
-            if estimate.value is not None:
-                yield ResultMetric(name, estimate.value, {**whose, WINDOW: window.name})
+    for name, window, ms in _latencies(trial):
+        if ms is not None:
+            yield ResultMetric(name, ms, {**whose, WINDOW: window})
     if trial.accounting is not None:
         yield ResultMetric(LOST, trial.accounting.lost, whose)
         yield ResultMetric(FAILED, trial.accounting.failed + trial.accounting.unknown, whose)

@@ -24,7 +24,7 @@ from stepbench.load.machine_speed import SPEED_CHECK_S, check_core
 from stepbench.load.process import cores_of, cpu_share, gc_paused, repeat, run_measuring
 from stepbench.load.slices import Ends, Instruments, Slice, build_slice, most_alarms_per_s
 from stepbench.load.timer import Timer, best_timer, spin_ns
-from stepbench.records.formats.columns import UNSENT, ColumnHeader
+from stepbench.records.formats.columns import ColumnHeader
 from stepbench.records.storage import layout
 from stepbench.records.storage.flusher import Flusher
 from stepbench.records.storage.layout import ClockSample
@@ -269,10 +269,4 @@ def _conclude(attempt: _Attempt) -> RunWriterOutput:
     if attempt.cancelled is not None:
         message = f"writer {attempt.id} stopped after {progress['sent']} events: cancelled ({attempt.cancelled})"
         raise TrialCancelledError(message)
-    return RunWriterOutput(
-        sent=progress["sent"],
-        ok=progress["ok"],
-        failed=progress["failed"],
-        unknown=progress["unknown"],
-        unsent=attempt.slice.recorder.counts[UNSENT],
-    )
+    return attempt.slice.output()
