@@ -156,9 +156,10 @@ def test_every_function_that_connects_is_bound_in_every_cluster() -> None:
         ["DsqlStack", "Outputs.PairEndpoint"],
     ]
     for each in bound:
-        roles = [role for role in each["IamRoles"] if role != LOAD_HOST]
-        assert roles == [{"Fn::GetAtt": [f"{name}FunctionRole", "Arn"]} for name in FUNCTIONS]
-        assert LOAD_HOST in each["IamRoles"]
+        owners, writers = each["IamRoles"], each["WriterRoles"]
+        arns = {name: {"Fn::GetAtt": [f"{name}FunctionRole", "Arn"]} for name in FUNCTIONS}
+        assert owners == [arn for name, arn in arns.items() if name != "RunWriter"]
+        assert writers == [arns["AwaitTarget"], arns["RunWriter"], LOAD_HOST]
     policies = {
         name: json.dumps(TEMPLATE["Resources"][f"{name}Function"]["Properties"]["Policies"]) for name in FUNCTIONS
     }
