@@ -258,7 +258,8 @@ def _dsql_creations(roles: Roles, source: str) -> Iterator[Call]:
     for role in ("PrepareTargetFunction", "AwaitTargetFunction", "TearDownTargetFunction", "SweepTargetsFunction"):
         yield Call(role, "dsql:ListClusters", "*", source)
         yield Call(role, "dsql:GetCluster", here, source)
-        yield Call(role, "dsql:DeleteCluster", here, source, own)
+        if role != "AwaitTargetFunction":
+            yield Call(role, "dsql:DeleteCluster", here, source, own)
 
 
 def _results(roles: Roles) -> Iterator[Call]:
