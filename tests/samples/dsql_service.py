@@ -99,12 +99,7 @@ class DsqlService:
     def __enter__(self) -> Self:
         """Listen."""
         self.held.set()
-        service = self
-
-        class Handler(_Handler):
-            of = service
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"of": self}))
         self._thread = Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         return self
@@ -246,7 +241,9 @@ class _Handler(BaseHTTPRequestHandler):
             operation, named = _operation_of(self.command, path)
             queried = dict(part.split("=", 1) for part in query.split("&") if part)
             answer = self.of.answer(Call(region, operation, {**json.loads(body or b"{}"), **queried, **named}))
-            report = ParamValidator().validate(answer, MODEL.operation_model(operation).output_shape)
+            shape = MODEL.operation_model(operation).output_shape
+            assert shape is not None
+            report = ParamValidator().validate(answer, shape)
             assert not report.has_errors(), report.generate_report()
             self._write(200, answer)
         except RefusedError as refused:

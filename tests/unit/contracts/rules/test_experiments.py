@@ -259,11 +259,11 @@ def test_rows_are_inserted_and_selected_only() -> None:
     assert "mix.overwrite: was not published for rows" in refused("dsql", workload=workload)
 
 
-def _creations(operations: int = 2, cluster: str = "single", **record: str) -> dict[str, Any]:
+def _creations(operations: int = 2, cluster: str = "single", regions: dict[str, str] | None = None) -> dict[str, Any]:
     """Return the fields of a trial that creates so many clusters."""
     return {
         "target": {"cluster": cluster},
-        "workload": {"mix": {"insert": 1}, "record": {"shape": "cluster", **record}, "records": 0},
+        "workload": {"mix": {"insert": 1}, "record": {"shape": "cluster", **(regions or {})}, "records": 0},
         "phases": [{"name": "creation", "closed": {"clients": 1, "operations": operations, "duration_s": 600}}],
     }
 
@@ -274,9 +274,9 @@ PEERS = {"peer_region": "eu-west-2", "witness_region": "eu-west-3"}
 def test_clusters_are_created_one_after_the_other() -> None:
     """As many as an account has room for beside the stack's own: they stay until tear-down."""
     assert operations("dsql", **_creations(19)).events == 19
-    assert operations("dsql", **_creations(4, "multi", **PEERS)).events == 4
+    assert operations("dsql", **_creations(4, "multi", PEERS)).events == 4
     assert "create 20 clusters, and an account has room for 19" in refused("dsql", **_creations(20))
-    assert "create 5 clusters, and an account has room for 4" in refused("dsql", **_creations(5, "multi", **PEERS))
+    assert "create 5 clusters, and an account has room for 4" in refused("dsql", **_creations(5, "multi", PEERS))
 
 
 @pytest.mark.parametrize(
@@ -298,8 +298,11 @@ def test_an_unknown_number_of_clusters_at_once_is_refused(load: dict[str, Any]) 
     ("fields", "message"),
     [
         (_creations(cluster="multi"), "workload.record.peer_region: is missing, and target.cluster is multi"),
-        (_creations(**PEERS), "workload.record.witness_region: is given, and target.cluster is single"),
-        (_creations(cluster="multi", **{**PEERS, "witness_region": "eu-west-2"}), "regions that are not all different"),
+        (_creations(regions=PEERS), "workload.record.witness_region: is given, and target.cluster is single"),
+        (
+            _creations(cluster="multi", regions={**PEERS, "witness_region": "eu-west-2"}),
+            "regions that are not all different",
+        ),
         ({**_creations(), "target": {"endpoint": "a.internal:5432"}}, "target.endpoint: is a cluster that is there"),
     ],
 )

@@ -53,17 +53,17 @@ PAIR = {"peer_region": THERE, "witness_region": WITNESS}
 CREATION = Request(Kind.INSERT, "key")
 
 
-def spec_of(operations: int = 2, tag: str = REF.tag, **regions: str) -> TrialSpec:
-    """Return a trial that creates so many clusters, or pairs."""
+def spec_of(regions: dict[str, str] | None = None, operations: int = 2) -> TrialSpec:
+    """Return a trial that creates so many clusters; with regions, pairs."""
     fields: dict[str, Any] = {
         "experiment": "operations",
         "target": {"store": "dsql", "cluster": "multi" if regions else "single"},
-        "workload": {"mix": {"insert": 1}, "record": {"shape": "cluster", **regions}, "records": 0},
+        "workload": {"mix": {"insert": 1}, "record": {"shape": "cluster", **(regions or {})}, "records": 0},
         "phases": [{"name": "creation", "closed": {"clients": 1, "operations": operations, "duration_s": 600}}],
         "published": [{"metric": "p50", "value_ms": 7_000, "to": 8_000, "source": "somebody"}],
     }
     plan = TrialPlan.model_validate(fields)
-    return TrialSpec(run_id=REF.run_id, index=0, name="creation", tag=tag, plan=plan, estimate_usd=0)
+    return TrialSpec(run_id=REF.run_id, index=0, name="creation", tag=REF.tag, plan=plan, estimate_usd=0)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_creation_takes_until_the_cluster_is_seen_active(service: DsqlService,
 
 def test_a_pair_takes_three_steps_and_until_both_are_active(service: DsqlService, clock: FakeClock) -> None:
     """As published: a cluster in each region, peering, and both ACTIVE."""
-    result = created(service, clock, spec_of(**PAIR))
+    result = created(service, clock, spec_of(PAIR))
     first, peer = service.clusters
     assert (result.outcome, result.token) == (Outcome.OK, f"{first.identifier},{peer.identifier}")
     assert (result.t2_ns - result.t1_ns) / SECOND_NS == pytest.approx(110.0, abs=1e-6)
@@ -151,12 +151,12 @@ def test_a_pair_takes_three_steps_and_until_both_are_active(service: DsqlService
 def test_what_the_service_refuses_has_failed_with_its_code(service: DsqlService, clock: FakeClock) -> None:
     """Of a pair, too, of which one cluster is there by then: tear-down deletes that."""
     service.refusals[THERE, "CreateCluster"] = "ServiceQuotaExceededException"
-    result = created(service, clock, spec_of(**PAIR))
+    result = created(service, clock, spec_of(PAIR))
     assert (result.outcome, result.error) == (Outcome.FAILED, "ServiceQuotaExceededException")
     assert service.states() == ["PENDING_SETUP"]
-    assert not torn_down(service, clock, spec_of(**PAIR))
+    assert not torn_down(service, clock, spec_of(PAIR))
     clock.advance(60 * SECOND_NS)
-    assert torn_down(service, clock, spec_of(**PAIR))
+    assert torn_down(service, clock, spec_of(PAIR))
 
 
 def test_the_accounts_quota_is_a_refusal(service: DsqlService, clock: FakeClock) -> None:
@@ -194,7 +194,7 @@ def test_an_error_of_the_servers_own_says_nothing_of_what_happened(
 
 def test_a_peers_region_that_is_away_is_found_before_the_load(service: DsqlService, clock: FakeClock) -> None:
     """And a pair that is asked for all the same has no answer; what is in the other region is deleted then."""
-    spec = spec_of(**PAIR)
+    spec = spec_of(PAIR)
     service.away.add(THERE)
     with pytest.raises(TargetUnavailableError, match=f"^{THERE}: dsql: "):
         clock.run(driver_of(service, clock, spec).ready())
@@ -219,7 +219,7 @@ def test_only_what_has_the_trials_tag_is_deleted(service: DsqlService, clock: Fa
         service.add(HERE, **{STACK_TAG: "bench", TRIAL_TAG: "another"}),
         service.add(THERE),
     ]
-    spec = spec_of(**PAIR)
+    spec = spec_of(PAIR)
     assert created(service, clock, spec).outcome is Outcome.OK
     assert created(service, clock, spec_of()).outcome is Outcome.OK  # listed on a second page
     assert not torn_down(service, clock, spec)
@@ -262,7 +262,7 @@ async def test_a_writer_that_stops_answers_at_once_and_leaves_nothing_unseen(ser
 
 def test_it_says_what_it_times_and_with_which_resolution(service: DsqlService, clock: FakeClock) -> None:
     """Beside the number, and before the load."""
-    driver = driver_of(service, clock, spec_of(**PAIR))
+    driver = driver_of(service, clock, spec_of(PAIR))
     assert clock.run(driver.provider()) == (
         f"Aurora DSQL, creation of pairs in {HERE} and {THERE} (witness {WITNESS}), looked at every 0.5 s"
     )
@@ -340,7 +340,7 @@ def test_a_trials_creations_are_operations_like_others(service: DsqlService, clo
 
 def test_what_a_killed_run_has_created_is_swept(service: DsqlService, clock: FakeClock) -> None:
     """The writer was gone between the clusters of a pair, and no record names the one that there is."""
-    spec = spec_of(**PAIR)
+    spec = spec_of(PAIR)
     trial = Trial(service, clock, spec)
     trial.prepare()
     service.refusals[THERE, "CreateCluster"] = "InternalServerException"

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import DsqlTarget
-from stepbench.deferred import load
+from stepbench.deferred import deferred
 from stepbench.drivers.protocol import StoreRoom
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import Driver
+    from stepbench.drivers.protocol import BuildDriver, Driver
     from stepbench.settings import Settings
+
+
+_RECORDS = deferred("stepbench.drivers.dsql.operations:DsqlOperations")
+_CLUSTERS = deferred("stepbench.drivers.dsql.clusters:DsqlClusters")
 
 
 def _creates_clusters(spec: TrialSpec) -> bool:
@@ -32,9 +36,8 @@ def _lease(spec: TrialSpec, settings: Settings) -> str:
 
 
 def _operations(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
-    kind = "clusters:DsqlClusters" if _creates_clusters(spec) else "operations:DsqlOperations"
-    driver: Driver = load(f"{__package__}.{kind}")(spec, settings, clock)
-    return driver
+    build: BuildDriver = _CLUSTERS if _creates_clusters(spec) else _RECORDS
+    return build(spec, settings, clock)
 
 
 ROOM = StoreRoom(lease=_lease, operations=_operations)

@@ -181,8 +181,8 @@ class DsqlClusters:
         return [first, peer]
 
     async def _ask_for_one(self, region: str, **regions: Any) -> _Cluster:  # noqa: ANN401 -- boto3's
-        made = await self._ask(region, "create_cluster", deletionProtectionEnabled=False, tags=self._tags, **regions)
-        return _Cluster(region, str(made["identifier"]), str(made["arn"]))
+        created = await self._ask(region, "create_cluster", deletionProtectionEnabled=False, tags=self._tags, **regions)
+        return _Cluster(region, str(created["identifier"]), str(created["arn"]))
 
     # --- the service -------------------------------------------------------------------------------------------------
 
