@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.samples.templates import Json, listed, load_template, statements
 
 from stepbench.contracts.custom_resource import DsqlClusterProperties, DsqlRoleProperties
+from stepbench.drivers.dsql.clusters import STACK_TAG
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -44,6 +46,8 @@ def _holds(node: Any, parameters: dict[str, str]) -> bool:  # noqa: ANN401 -- JS
     [
         ({}, []),
         ({"Dsql": "on"}, []),
+        ({"Dsql": "creations"}, []),
+        ({"Dsql": "creations", "EtcdNodes": "on"}, ["DsqlIsOutsideOfTheNetwork"]),
         ({"ElastiCache": "node", "AuroraPostgresql": "serverless"}, []),
         ({"Dsql": "on", "ElastiCache": "serverless"}, ["DsqlIsOutsideOfTheNetwork"]),
         ({"Dsql": "on", "DsqlPeerRegion": "ap-northeast-2"}, ["DsqlPeersHaveAWitness"]),
@@ -72,9 +76,10 @@ def test_it_is_off_unless_asked_for() -> None:
     """A cluster costs by what is done with it, but is one more thing to find and to delete."""
     assert TEMPLATE["Parameters"]["Dsql"]["Default"] == "off"
     for name, body in _ours().items():
-        assert body["Condition"] in {"WithDsql", "WithDsqlRemote", "WithDsqlPair"}, name
+        assert body["Condition"] in {"WithDsql", "WithDsqlRemote", "WithDsqlPair", "WithDsqlCreations"}, name
     for condition in ("WithDsqlRemote", "WithDsqlPair"):
         assert {"Condition": "WithDsql"} in TEMPLATE["Conditions"][condition]["Fn::And"]
+    assert TEMPLATE["Conditions"]["WithDsqlCreations"] == {"Fn::Equals": [{"Ref": "Dsql"}, "creations"]}
 
 
 def test_clusters_are_deleted_with_the_stack() -> None:
@@ -113,14 +118,32 @@ def test_writers_may_connect_to_named_clusters_and_do_nothing_else() -> None:
         assert given["Resource"] == {"Ref": "DsqlClusterArns"}
         assert "*" not in json.dumps(made["Resource"])
         assert len(made["Resource"]) == 4  # single, remote, and both of a pair
-        assert json.dumps(policy).count('"dsql:') == 2
+        others = {"dsql:DeleteCluster"} if name == "TearDownTargetPolicy" else set()
+        assert set(re.findall('"(dsql:[^"]+)"', json.dumps(policy))) == {"dsql:DbConnect"} | others
 
 
 def test_a_cluster_is_deleted_only_if_it_is_this_stacks() -> None:
     """The one right that takes something away goes by the tag that each of ours has."""
-    (statement,) = statements(TEMPLATE, "dsql:DeleteCluster")
-    assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/stepbench:stack": {"Ref": "AWS::StackName"}}}
-    assert statement["Action"] == "dsql:DeleteCluster"
+    preparing, tearing_down, of_stack = statements(TEMPLATE, "dsql:DeleteCluster")
+    for statement, tag in ((of_stack, "stepbench:stack"), (preparing, STACK_TAG), (tearing_down, STACK_TAG)):
+        assert statement["Condition"] == {"StringEquals": {f"aws:ResourceTag/{tag}": {"Ref": "AWS::StackName"}}}
+        assert statement["Action"] == "dsql:DeleteCluster"
+
+
+def test_trials_create_and_change_clusters_with_their_own_tag_alone() -> None:
+    """What has no condition is either a look, or of no use without one of the two actions that have."""
+    policy = TEMPLATE["Resources"]["CreateDsqlPolicy"]
+    assert policy["Properties"]["Roles"][0] == {"Ref": "RunWriterFunctionRole"}
+    creating, changing, more = statements(policy)
+    conditions = {f"aws:{what}Tag/{STACK_TAG}": {"Ref": "AWS::StackName"} for what in ("Request", "Resource")}
+    assert creating["Condition"]["StringEquals"] | changing["Condition"]["StringEquals"] == conditions
+    assert creating["Action"] == ["dsql:CreateCluster", "dsql:TagResource"]
+    assert changing["Action"] == "dsql:UpdateCluster"
+    permission_only = {
+        f"dsql:{each}"
+        for each in ("PutMultiRegionProperties", "AddPeerCluster", "RemovePeerCluster", "PutWitnessRegion")
+    }
+    assert set(more["Action"]) == permission_only | {"dsql:GetCluster"}
 
 
 def test_every_function_that_connects_is_bound_in_every_cluster() -> None:
@@ -132,9 +155,10 @@ def test_every_function_that_connects_is_bound_in_every_cluster() -> None:
         ["DsqlStack", "Outputs.PairEndpoint"],
     ]
     for each in bound:
-        roles = [role for role in each["IamRoles"] if role != LOAD_HOST]
-        assert roles == [{"Fn::GetAtt": [f"{name}FunctionRole", "Arn"]} for name in FUNCTIONS]
-        assert LOAD_HOST in each["IamRoles"]
+        owners, writers = each["IamRoles"], each["WriterRoles"]
+        arns = {name: {"Fn::GetAtt": [f"{name}FunctionRole", "Arn"]} for name in FUNCTIONS}
+        assert owners == [arn for name, arn in arns.items() if name != "RunWriter"]
+        assert writers == [arns["AwaitTarget"], arns["RunWriter"], LOAD_HOST]
     policies = {
         name: json.dumps(TEMPLATE["Resources"][f"{name}Function"]["Properties"]["Policies"]) for name in FUNCTIONS
     }

@@ -74,6 +74,7 @@ NAMELESS = {
     "lambda:ListFunctions",
     *("ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs"),
     "elasticfilesystem:DescribeMountTargets",  # on a file system of the user's, which no parameter names
+    "dsql:ListClusters",
     "lambda:ListEventSourceMappings",
     "lambda:CreateEventSourceMapping",
     "dynamodb:ListStreams",

@@ -71,8 +71,9 @@ class Roles:
                 given = (*properties.get("Policies", ()), *properties.get("ManagedPolicyArns", ()))
                 found[name] = [each["Ref"] for each in given if isinstance(each, dict) and "Ref" in each] + [name]
         for name, resource in self.template["Resources"].items():
-            for role in resource.get("Properties", {}).get("Roles", ()):  # attached from the policy's side
-                found[role["Ref"].removesuffix("Role")].append(name)
+            for each in resource.get("Properties", {}).get("Roles", ()):  # attached from the policy's side
+                role = each.get("Fn::If", ("", each))[1]["Ref"]
+                found[role if role in found else role.removesuffix("Role")].append(name)
         return found
 
     def knows(self, session: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.samples.roles import ACCOUNT, MEASURED, OWN_ROLE, REGION
 from tests.statemachines.conftest import load_machine
 
+from stepbench.drivers.dsql.clusters import STACK_TAG
 from stepbench.drivers.receivers.source import copy_name, needed_rights
 
 if TYPE_CHECKING:
@@ -232,6 +233,33 @@ def _dsql(roles: Roles) -> Iterator[Call]:
     for action, clusters, context in asked:
         for cluster in clusters:
             yield Call("BootstrapDsqlFunction", f"dsql:{action}", cluster, source, context)
+    yield from _dsql_creations(roles, source)
+
+
+def _dsql_creations(roles: Roles, source: str) -> Iterator[Call]:
+    """Yield what trials that create clusters ask for, in two regions that no parameter names, and of a witness."""
+    here, there, witness = (
+        f"arn:aws:dsql:{region}:{ACCOUNT}:cluster/made" for region in (REGION, "eu-west-1", "eu-west-2")
+    )
+    tagged, own = ({f"aws:{what}Tag/{STACK_TAG}": roles.stack} for what in ("Request", "Resource"))
+    asked: list[tuple[str, tuple[str, ...], Mapping[str, str]]] = [
+        *((action, (here, there), tagged) for action in ("CreateCluster", "TagResource")),
+        ("GetCluster", (here, there), {}),
+        ("UpdateCluster", (here,), own),
+        *(
+            (action, (here, there), {})
+            for action in ("PutMultiRegionProperties", "AddPeerCluster", "RemovePeerCluster")
+        ),
+        ("PutWitnessRegion", (here, there, witness), {"dsql:WitnessRegion": "eu-west-2"}),
+    ]
+    for action, clusters, context in asked:
+        for cluster in clusters:
+            yield Call("RunWriterFunction", f"dsql:{action}", cluster, source, context)
+    for role in ("PrepareTargetFunction", "AwaitTargetFunction", "TearDownTargetFunction", "SweepTargetsFunction"):
+        yield Call(role, "dsql:ListClusters", "*", source)
+        yield Call(role, "dsql:GetCluster", here, source)
+        if role != "AwaitTargetFunction":
+            yield Call(role, "dsql:DeleteCluster", here, source, own)
 
 
 def _results(roles: Roles) -> Iterator[Call]:

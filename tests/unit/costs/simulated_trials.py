@@ -21,7 +21,7 @@ from stepbench.contracts.experiment import QUANTILES, measure_of
 from stepbench.contracts.invocations import Invocations
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.transfer.plan import MIB, TransferTrial
-from stepbench.contracts.workload import Kind
+from stepbench.contracts.workload import ClusterRecord, Kind
 from stepbench.costs.actual import Done, FunctionUsage, actual_cost
 from stepbench.costs.prices import Offered
 from stepbench.costs.standing import Deployment
@@ -237,6 +237,8 @@ class _Walk:
         workload = self.trial.workload
         if workload is None:
             return self._execution_s(phase)
+        if isinstance(workload.record, ClusterRecord):
+            return 8.2 if workload.record.peer_region is None else 108
         read_s, written_s = self.place.kinds[self.trial.target.store]
         scanned_s = read_s + workload.scan_rows * 15e-6
         taken_s = {Kind.READ: read_s, Kind.READ_MODIFY_WRITE: read_s + written_s, Kind.SCAN: scanned_s}

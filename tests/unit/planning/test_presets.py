@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stepbench.analysis.comparability import drop_setting, flatten_setup, is_clients
-from stepbench.contracts.target import DynamoDbTarget
+from stepbench.contracts.target import DsqlTarget, DynamoDbTarget
 from stepbench.contracts.transfer.plan import PLATFORMS, SOURCES, TransferTrial
 from stepbench.errors import PlanError
 from stepbench.planning import find_plan, list_plans, parse_plan, questions
@@ -109,6 +109,11 @@ ANSWERED: dict[str, Callable[[Plan], bool]] = {
         and all(phase.invoked for trial in plan.offered_trials for phase in trial.phases)
     ),
     "What does a second region cost reads and writes?": has_setups("target.cluster", "single", "multi"),
+    "How long does a cluster take to become active, and how long a pair?": lambda plan: (
+        {trial.target.cluster for trial in plan.offered_trials if isinstance(trial.target, DsqlTarget)}
+        == {"single", "multi"}
+        and all(trial.workload and trial.workload.record.shape == "cluster" for trial in plan.offered_trials)
+    ),
     "How does throughput grow with the number of clients?": lambda plan: (
         len(
             {

@@ -417,6 +417,18 @@ def test_the_published_ratios_of_two_regions_to_one_stand_beside_ours() -> None:
             ]
 
 
+def test_the_creation_of_dsql_clusters_stands_beside_the_published_times() -> None:
+    """About 8 s; 100 to 115 s with peering, in the published regions."""
+    found = trials("paper-dsql-creation")
+    assert {
+        name: [(each.metric, each.value_ms, each.to) for each in trial.published] for name, trial in found.items()
+    } == {
+        "single": [("p50", 8_000, None)],
+        "pair": [("p50", 100_000, 115_000)],
+    }
+    assert {trial.repeats for trial in parse_plan(find_plan("paper-dsql-creation")).trials} == {MIN_RUNS}
+
+
 def test_dsql_numbers_say_what_they_contain() -> None:
     """Numbers without reuse hold more than ours from t1; those of one client are nobody's median."""
     for name, trial in trials("paper-dsql-reuse").items():

@@ -188,13 +188,18 @@ def test_a_deletion_that_is_refused_is_no_success(scene: Scene) -> None:
 
 def test_a_role_goes_with_its_cluster(scene: Scene) -> None:
     """Deleting it logs in to nothing: the cluster may be gone by then."""
-    said = scene.ask("Delete", {"Kind": "role", "Endpoint": HOST, "IamRoles": ["arn:aws:iam::0:role/writer"]}, "x")
+    said = scene.ask(
+        "Delete", {"Kind": "role", "Endpoint": HOST, "IamRoles": [], "WriterRoles": ["arn:aws:iam::0:role/writer"]}, "x"
+    )
     assert (said.Status, said.PhysicalResourceId) == ("SUCCESS", f"{HOST}/role")
 
 
 @pytest.mark.parametrize(
     ("properties", "reason"),
-    [({"Kind": "colour"}, "ValidationError"), ({"Kind": "role", "Endpoint": "", "IamRoles": []}, "ValidationError")],
+    [
+        ({"Kind": "colour"}, "ValidationError"),
+        ({"Kind": "role", "Endpoint": "", "IamRoles": [], "WriterRoles": []}, "ValidationError"),
+    ],
 )
 def test_whatever_fails_is_answered(properties: dict[str, Any], reason: str, scene: Scene) -> None:
     """CloudFormation would otherwise wait for 20 minutes, and as long again to undo it."""

@@ -36,6 +36,7 @@ from stepbench.drivers.dsql.access import (
     DATABASE_ROLE,
     SCHEMA,
     TOKEN_USE_S,
+    WRITER_ROLE,
     DsqlCluster,
     Tokens,
     bindings,
@@ -69,7 +70,7 @@ _COLUMNS = (
     "SELECT column_name, data_type, column_default FROM information_schema.columns WHERE table_name = %s "
     "ORDER BY ordinal_position"
 )
-ISOLATION = "ALTER ROLE stepbench SET default_transaction_isolation = 'repeatable read'"
+ISOLATION = "ALTER ROLE {} SET default_transaction_isolation = 'repeatable read'"
 """DSQL's own, and its only one: who commits second gets 40001."""
 ASKED = "hostssl all stepbench 127.0.0.1/32 scram-sha-256\nhostnossl all stepbench 127.0.0.1/32 reject\n"
 
@@ -90,7 +91,8 @@ class DsqlSubject(ServedSubject):
         async with superuser(self.upstream) as connection:
             await set_up(connection, SystemClock())
             await set_up(connection, SystemClock())
-            await connection.execute(ISOLATION)
+            for role in (DATABASE_ROLE, WRITER_ROLE):
+                await connection.execute(sql.SQL(ISOLATION).format(sql.Identifier(role)))
 
     async def query(self, query: str, spec: TrialSpec, *values: object) -> list[tuple[Any, ...]]:
         """Execute a query, in which `{table}` is the trial's."""
@@ -225,14 +227,31 @@ async def test_a_refused_connection_has_the_stores_code(subject: DsqlSubject) ->
     """Quotas of connections are what a plan without reuse meets first; they are counted by their own name."""
     spec = operations_spec(subject.target, reuse=False)
     async with operating(subject.operable(spec)) as driver, superuser(subject.upstream) as admin:
-        await admin.execute("ALTER ROLE stepbench CONNECTION LIMIT 0")
+        await admin.execute("ALTER ROLE stepbench_writer CONNECTION LIMIT 0")
         try:
             refused = await perform(driver, contents_of(spec).operation(Kind.READ, 0, 0))
         finally:
-            await admin.execute("ALTER ROLE stepbench CONNECTION LIMIT -1")
+            await admin.execute("ALTER ROLE stepbench_writer CONNECTION LIMIT -1")
     assert (refused.outcome, refused.error) == (Outcome.FAILED, "53300")
     too_fast = TargetUnavailableError("FATAL:  Unable to accept connection, rate exceeded.")
     assert refusal_error(too_fast) == "53400"
+
+
+_RIGHTS = """
+SELECT has_schema_privilege('stepbench_writer', 'stepbench', 'USAGE'),
+       has_schema_privilege('stepbench_writer', 'stepbench', 'CREATE'),
+       (SELECT string_agg(privilege_type, ' ' ORDER BY privilege_type)
+        FROM information_schema.role_table_grants WHERE grantee = 'stepbench_writer' AND table_name = %s),
+       (SELECT tableowner FROM pg_tables WHERE tablename = %s)"""
+
+
+async def test_writers_have_the_published_rights_and_no_others(subject: DsqlSubject) -> None:
+    """USAGE on the schema and four rights on the table; the contract above runs with them."""
+    spec = operations_spec(subject.target)
+    table = f"records_{spec.tag}"
+    async with operating(subject.operable(spec)):
+        (rights,) = await subject.query(_RIGHTS, spec, table, table)
+    assert rights == (True, False, "DELETE INSERT SELECT UPDATE", DATABASE_ROLE)
 
 
 async def test_a_token_is_the_password_and_goes_stale(subject: DsqlSubject) -> None:
@@ -321,10 +340,12 @@ def test_batches_are_below_the_limits_of_a_transaction() -> None:
 
 async def test_roles_of_iam_are_bound_and_unbound_by_difference() -> None:
     """Binding twice may be an error; leaving a role that was replaced bound would be a right for nobody we know."""
-    statements = [each.as_string(None) for each in bindings(["arn:kept", "arn:old"], ["arn:new'", "arn:kept"])]
+    statements = [
+        each.as_string(None) for each in bindings(WRITER_ROLE, ["arn:kept", "arn:old"], ["arn:new'", "arn:kept"])
+    ]
     assert statements == [
-        """AWS IAM GRANT "stepbench" TO 'arn:new'''""",
-        """AWS IAM REVOKE "stepbench" FROM 'arn:old'""",
+        """AWS IAM GRANT "stepbench_writer" TO 'arn:new'''""",
+        """AWS IAM REVOKE "stepbench_writer" FROM 'arn:old'""",
     ]
 
 

@@ -257,3 +257,66 @@ def test_rows_are_inserted_and_selected_only() -> None:
     """Nothing else was published for them."""
     workload = {"mix": {"read": 1, "overwrite": 1}, "record": {"shape": "row"}}
     assert "mix.overwrite: was not published for rows" in refused("dsql", workload=workload)
+
+
+def _creations(operations: int = 2, cluster: str = "single", regions: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return the fields of a trial that creates so many clusters."""
+    return {
+        "target": {"cluster": cluster},
+        "workload": {"mix": {"insert": 1}, "record": {"shape": "cluster", **(regions or {})}, "records": 0},
+        "phases": [{"name": "creation", "closed": {"clients": 1, "operations": operations, "duration_s": 600}}],
+    }
+
+
+PEERS = {"peer_region": "eu-west-2", "witness_region": "eu-west-3"}
+
+
+def test_clusters_are_created_one_after_the_other() -> None:
+    """As many as an account has room for beside the stack's own: they stay until tear-down."""
+    assert operations("dsql", **_creations(19)).events == 19
+    assert operations("dsql", **_creations(4, "multi", PEERS)).events == 4
+    assert "create 20 clusters, and an account has room for 19" in refused("dsql", **_creations(20))
+    assert "create 5 clusters, and an account has room for 4" in refused("dsql", **_creations(5, "multi", PEERS))
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        {"closed": {"clients": 2, "operations": 2, "duration_s": 60}},
+        {"closed": {"clients": 1, "duration_s": 60}},
+        {"load": [{"rate_per_s": 1, "count": 2}]},
+        {"invoked": {"operations": 1}},
+    ],
+)
+def test_an_unknown_number_of_clusters_at_once_is_refused(load: dict[str, Any]) -> None:
+    """Whatever loses count of them would use up an account's quota."""
+    fields = {**_creations(), "phases": [{"name": "creation", **load}]}
+    assert "phases[0]: does not create one cluster after the other" in refused("dsql", **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (_creations(cluster="multi"), "workload.record.peer_region: is missing, and target.cluster is multi"),
+        (_creations(regions=PEERS), "workload.record.witness_region: is given, and target.cluster is single"),
+        (
+            _creations(cluster="multi", regions={**PEERS, "witness_region": "eu-west-2"}),
+            "regions that are not all different",
+        ),
+        ({**_creations(), "target": {"endpoint": "a.internal:5432"}}, "target.endpoint: is a cluster that is there"),
+    ],
+)
+def test_a_pair_has_three_regions_and_a_cluster_has_one(fields: dict[str, Any], message: str) -> None:
+    """The service would refuse it after the first cluster is there."""
+    assert message in refused("dsql", **fields)
+
+
+def test_clusters_are_created_only_and_of_aurora_dsql() -> None:
+    """Nothing is read from them, and nothing is there before the load."""
+    workload = {"mix": {"read": 1}, "record": {"shape": "cluster"}, "reuse": False}
+    message = refused("dsql", **{**_creations(), "workload": workload})
+    assert "mix.read: has no meaning for clusters" in message
+    assert "records: is 1,000, and no cluster is created before the load" in message
+    assert "reuse: has no effect" in message
+    fields = {**_creations(), "target": {}}
+    assert "workload.record.shape: is a cluster of Aurora DSQL, not of redis" in refused("redis", **fields)

@@ -19,6 +19,7 @@ from stepbench.drivers.dsql.access import (
     DATABASE_ROLE,
     TOKEN_LIFETIME_S,
     TOKEN_USE_S,
+    WRITER_ROLE,
     DsqlCluster,
     Login,
     Tokens,
@@ -62,7 +63,9 @@ def _signature(fields: dict[str, str]) -> str:
     return key.hex()
 
 
-@pytest.mark.parametrize(("login", "action"), [(DATABASE_ROLE, "DbConnect"), (ADMIN, "DbConnectAdmin")])
+@pytest.mark.parametrize(
+    ("login", "action"), [(DATABASE_ROLE, "DbConnect"), (WRITER_ROLE, "DbConnect"), (ADMIN, "DbConnectAdmin")]
+)
 def test_a_token_allows_one_action_on_one_host_for_ten_minutes(login: Login, action: str) -> None:
     """The writers' role may not do the other, and what leaks is of no use for long."""
     host, _, query = _token(login).partition("/?")

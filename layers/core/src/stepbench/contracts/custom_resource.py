@@ -27,11 +27,12 @@ class DsqlClusterProperties(_Document):
 
 
 class DsqlRoleProperties(_Document):
-    """The IAM roles that may log in to the cluster as the functions' role."""
+    """The IAM roles that may log in to the cluster: as the role that makes tables, and as that of the load."""
 
     Kind: Literal["role"]
     Endpoint: str = Field(min_length=1)
     IamRoles: tuple[str, ...]
+    WriterRoles: tuple[str, ...]
 
 
 DSQL_PROPERTIES: TypeAdapter[DsqlClusterProperties | DsqlRoleProperties] = TypeAdapter(

@@ -12,7 +12,7 @@ from stepbench.contracts.capacity import ConstantDelay, Delay, OnDemandCapacity,
 from stepbench.contracts.endpoint import EndpointForm, endpoint_rules
 from stepbench.contracts.function import ASYNCHRONOUS_RETRIES_S, STREAM_RETRY_S, MeasuredFunction
 from stepbench.contracts.tuning import AsReleased, Tuning
-from stepbench.contracts.workload import OPERATION_KINDS, Kind
+from stepbench.contracts.workload import OPERATION_KINDS, Kind, Region
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -268,11 +268,8 @@ class DsqlTarget(StoreTarget):
     cluster: Literal["single", "multi"] = Field(
         default="single", description="In one region, or one of two peers in two regions, with a witness in a third."
     )
-    region: str | None = Field(
-        default=None,
-        pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$",
-        max_length=30,
-        description="Of the endpoint that is connected to; without it, the stack's own.",
+    region: Region | None = Field(
+        default=None, description="Of the endpoint that is connected to; without it, the stack's own."
     )
 
 

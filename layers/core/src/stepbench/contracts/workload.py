@@ -141,7 +141,35 @@ class RowRecord(Contract):
         return len(ROW_DATA)
 
 
-RecordShape = Annotated[BlobRecord | ProductRecord | RowRecord, Field(discriminator="shape")]
+Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$", max_length=30)]
+
+
+class ClusterRecord(Contract):
+    """
+    A cluster of Aurora DSQL, which an insert creates: it is answered once the cluster is ACTIVE, a pair once both are.
+
+    Of a pair, one cluster is in the target's region and the other in `peer_region`, with a witness in a third region.
+
+    Source:
+        Testing Aurora DSQL write and read performance from AWS Lambda, section 6.
+    """
+
+    shape: Literal["cluster"]
+    peer_region: Region | None = None
+    witness_region: Region | None = None
+
+    @property
+    def key_bytes(self) -> int:
+        """Return the least: a cluster's name is the service's."""
+        return MIN_OPERATION_KEY_BYTES
+
+    @property
+    def value_bytes(self) -> int:
+        """Return 0: nothing is written into it."""
+        return 0
+
+
+RecordShape = Annotated[BlobRecord | ProductRecord | RowRecord | ClusterRecord, Field(discriminator="shape")]
 
 
 class UniformKeys(Contract):
@@ -221,9 +249,25 @@ def _shape_rules(workload: Workload) -> Iterator[BrokenRule]:
         for kind in sorted(workload.mix.kinds - {Kind.READ, Kind.INSERT}):
             message = "was not published for rows, which are inserted and read only"
             yield BrokenRule(f"mix.{kind.name.lower()}", message, 'Remove it, or set record.shape to "blob".')
+    elif workload.record.shape == "cluster":
+        yield from _creation_rules(workload)
     elif workload.mix.update and workload.record.shape == "blob":
         message = "changes some fields of a record, and a blob has none"
         yield BrokenRule("mix.update", message, 'Use overwrite, or set record.shape to "product".')
+
+
+def _creation_rules(workload: Workload) -> Iterator[BrokenRule]:
+    """Clusters are created, and that is all; none is there before the load."""
+    for kind in sorted(workload.mix.kinds - {Kind.INSERT}):
+        yield BrokenRule(
+            f"mix.{kind.name.lower()}", "has no meaning for clusters, which are created only", "Remove it."
+        )
+    if workload.records:
+        yield BrokenRule(
+            "records", f"is {workload.records:,}, and no cluster is created before the load", "Set it to 0."
+        )
+    if not workload.reuse:
+        yield BrokenRule("reuse", "has no effect: a creation takes no connection to a database", "Remove it.")
 
 
 def _key_rules(workload: Workload) -> Iterator[BrokenRule]:

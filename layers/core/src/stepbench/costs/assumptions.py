@@ -15,7 +15,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.experiment import QUANTILES
-from stepbench.contracts.workload import Kind
+from stepbench.contracts.workload import ClusterRecord, Kind
 from stepbench.costs.prices import READS, WRITES, share
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _ANSWER_S = (0.002, 0.002)
 """Of a store that nobody has measured."""
+CREATION_S = {"single": 8, "multi": 110}
+"""As published, of a cluster of Aurora DSQL and of a pair in two regions."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ class Assumptions:
         read_s, written_s = (self.answer_s or {}).get(trial.target.store, _ANSWER_S)
         if trial.workload is None:
             return written_s
+        if isinstance(trial.workload.record, ClusterRecord):
+            return CREATION_S["single" if trial.workload.record.peer_region is None else "multi"]
         scans, reads = share(trial.workload, (Kind.SCAN,)), share(trial.workload, READS)
         connecting_s = 0 if trial.workload.reuse else self.connect_s
         scanned_s = read_s + trial.workload.scan_rows * self.row_s

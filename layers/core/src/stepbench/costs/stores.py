@@ -8,7 +8,8 @@ server does by itself (vacuum, checkpoints of an index that splits) is not count
 DSQL bills distributed processing units (DPU). A statement is a transaction of its own here, so each pays the least that
 a transaction pays. Compute is the time that the statement keeps a query processor busy, which no plan can know: the
 largest of the documentation's examples for one row stands for it, of which most was planning. What is tried again after
-a conflict is computed again, and not counted.
+a conflict is computed again, and not counted. A cluster that no statement is sent to, and that holds no row, bills
+nothing, nor does its creation.
 
 ElastiCache Serverless bills ECPUs: a kilobyte read or written, and commands that take more time than GET and SET cost
 in proportion.
@@ -108,7 +109,7 @@ def dsql_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
     Everything that the store does is billed in one unit; peers bill what is written once more.
     """
     workload = trial.workload
-    if workload is None:  # a trial for triggers, which the store has not
+    if workload is None or workload.record.shape == "cluster":  # triggers, which it has not; clusters without rows
         return ()
     regions = 2 if isinstance(trial.target, DsqlTarget) and trial.target.cluster == "multi" else 1
     count = operated(workload, offered.number) * operation_dpu(workload, regions=regions)

@@ -183,7 +183,7 @@ def _record_bytes(trial: TrialSummary) -> tuple[int, int] | None:
             return record.key_bytes, record.value_bytes if own is None else round(float(own))
         if any(path.startswith("workload.") for path in trial.setup):
             record = _SHAPES.validate_python({"shape": "blob", **_below(trial, "workload.record.")})
-            return record.key_bytes, record.value_bytes
+            return (record.key_bytes, record.value_bytes) if record.value_bytes else None  # clusters have no size
     return None
 
 

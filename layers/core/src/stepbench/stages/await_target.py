@@ -254,14 +254,15 @@ def _probe(spec: TrialSpec, services: Services, opened: OpenDriver) -> Result | 
     Return the result of one operation, None where the store says that it is not ready.
 
     That is a read of the last record that was preloaded, which shows that all were. Where there is none, a record is
-    inserted, apart from the workload's: its number is the time, so that a second probe has another. It stays.
+    inserted, apart from the workload's: its number is the time, so that a second probe has another. It stays. Clusters
+    are listed, in every region, in place of a read.
     """
     if not opened.run(opened.driver.ready()):
         return None
     workload = cast("Workload", spec.plan.workload)
     contents = Contents(workload, spec.tag)
-    if workload.records:
-        operation = contents.operation(Kind.READ, workload.records - 1, 0)
+    if workload.records or workload.record.shape == "cluster":
+        operation = contents.operation(Kind.READ, max(0, workload.records - 1), 0)
     else:
         operation = contents.operation(Kind.INSERT, PROBES | services.clock.now_ns() // 1_000_000, 0)
     return opened.run(perform(opened.driver, operation))

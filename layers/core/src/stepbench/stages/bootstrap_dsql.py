@@ -2,7 +2,7 @@
 Entry point `BootstrapDsql`: what CloudFormation cannot do for Aurora DSQL by itself, as custom resources.
 
 A stack is in one region, and so are its resources; nor do they log in to databases. So this makes a cluster in another
-region (and peers it with one here), takes it away again, and binds the functions' roles of IAM to a role in a cluster.
+region (and peers it with one here), takes it away again, and binds the functions' roles of IAM to roles in a cluster.
 
 Peers need each other's names. So the one here exists with its witness only, the other is made with witness and peer,
 and the first is given its peer. Of two peers the first to be deleted waits for the other (PENDING_DELETE): this one is
@@ -25,7 +25,15 @@ from stepbench.contracts.custom_resource import (
     DsqlClusterProperties,
     DsqlRoleProperties,
 )
-from stepbench.drivers.dsql.access import ADMIN, DsqlCluster, bind, cluster_access, set_up
+from stepbench.drivers.dsql.access import (
+    ADMIN,
+    DATABASE_ROLE,
+    WRITER_ROLE,
+    DsqlCluster,
+    bind,
+    cluster_access,
+    set_up,
+)
 from stepbench.errors import StepbenchError, TargetUnavailableError
 from stepbench.observability import logger
 from stepbench.stages.custom_resource import UNNAMED, failed, is_of_cloudformation, put_answer, refused, succeeded
@@ -186,7 +194,8 @@ async def _bind(properties: DsqlRoleProperties, services: Services) -> None:
     connection = await _log_in(access, clock.now_ns() + LOGIN_WAIT_S * 1_000_000_000, services)
     try:
         await set_up(connection, clock)
-        await bind(connection, properties.IamRoles, clock)
+        await bind(connection, DATABASE_ROLE, properties.IamRoles, clock)
+        await bind(connection, WRITER_ROLE, properties.WriterRoles, clock)
     finally:
         await connection.close()
 

@@ -19,7 +19,7 @@ from stepbench.contracts.target import (
     stores_with,
     target_models,
 )
-from stepbench.contracts.workload import Kind
+from stepbench.contracts.workload import ClusterRecord, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -128,6 +128,8 @@ def operation_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         if trial.workload.record.shape == "row" and not isinstance(trial.target, DsqlTarget | PostgresqlTarget):
             message = f"is a row of an SQL table, and {trial.target.store} has none"
             yield BrokenRule("workload.record.shape", message, 'Use "blob", or target.store dsql or postgresql.')
+        if isinstance(trial.workload.record, ClusterRecord):
+            yield from _creation_rules(trial, trial.workload.record)
     yield from _trigger_field_rules(trial)
 
 
@@ -138,6 +140,48 @@ def _kind_rules(trial: TrialFields, workload: Workload) -> Iterator[BrokenRule]:
             message = f"needs records in the order of their keys, which {trial.target.store} does not keep"
         able = sorted(store for store, model in target_models().items() if kind in model.operations)
         yield BrokenRule(f"workload.mix.{kind.name.lower()}", message, f"Remove it, or use one of {', '.join(able)}.")
+
+
+MOST_CLUSTERS = {"single": 19, "multi": 4}
+"""An account's default quotas, 20 and 5 in a region, less the stack's own ("Cluster quotas" of the User Guide)."""
+
+
+def _creation_rules(trial: TrialFields, record: ClusterRecord) -> Iterator[BrokenRule]:
+    """One creation at a time, as many as an account may have clusters: all of them stay until the trial's tear-down."""
+    target = trial.target
+    if not isinstance(target, DsqlTarget):
+        yield BrokenRule("workload.record.shape", f"is a cluster of Aurora DSQL, not of {target.store}", 'Use "blob".')
+        return
+    if target.endpoint is not None:
+        yield BrokenRule(
+            "target.endpoint", "is a cluster that is there already, and this trial creates them", "Remove it."
+        )
+    regions = {"peer_region": record.peer_region, "witness_region": record.witness_region}
+    for field, region in regions.items():
+        if (target.cluster == "multi") != (region is not None):
+            message = f"is {'missing' if region is None else 'given'}, and target.cluster is {target.cluster}"
+            remedy = "Name a region, or make" if region is None else "Remove it, or make"
+            other = "single" if target.cluster == "multi" else "multi"
+            yield BrokenRule(f"workload.record.{field}", message, f'{remedy} target.cluster "{other}".')
+    named = [each for each in (target.region, *regions.values()) if each is not None]
+    if len(set(named)) < len(named):
+        message = f"has regions that are not all different, the target's included: {', '.join(named)}"
+        yield BrokenRule("workload.record", message, "Name three regions.")
+    yield from _creation_load_rules(trial, target)
+
+
+def _creation_load_rules(trial: TrialFields, target: DsqlTarget) -> Iterator[BrokenRule]:
+    for index, phase in enumerate(trial.phases):
+        if phase.closed is None or phase.closed.clients > 1 or phase.closed.operations is None:
+            message = "does not create one cluster after the other, so many as it says"
+            yield BrokenRule(f"phases[{index}]", message, 'Give closed with "clients": 1 and with operations.')
+    created = sum(phase.closed.operations or 0 for phase in trial.phases if phase.closed is not None)
+    most = MOST_CLUSTERS[target.cluster]
+    if created > most:
+        message = f"create {created:,} clusters, and an account has room for {most} beside the stack's own"
+        yield BrokenRule(
+            "phases", message, "Lower closed.operations, and raise repeats: tear-down deletes the clusters."
+        )
 
 
 def _trigger_field_rules(trial: TrialFields) -> Iterator[BrokenRule]:

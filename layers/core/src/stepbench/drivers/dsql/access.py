@@ -4,8 +4,11 @@ How to reach a cluster of Aurora DSQL: its address, a token for a password, veri
 A token is a URL that IAM's signature makes good for one action on one host for a time. Signing needs no request, so
 nothing of it is in any operation's time. It is asked for when a session begins, and never again while that lasts.
 
-The functions' role and schema are made as `admin`, once, and again with other roles of IAM: what is there
+The functions' roles and schema are made as `admin`, once, and again with other roles of IAM: what is there
 already stays. Each statement is a transaction of its own, because a transaction holds one DDL statement at most.
+
+Writers have the rights that were published: USAGE on the schema, and four on the table of their trial. Who makes that
+table owns it, and has CREATE on the schema besides.
 """
 
 from __future__ import annotations
@@ -37,24 +40,28 @@ if TYPE_CHECKING:
 
 
 DATABASE_ROLE: Final = "stepbench"
+WRITER_ROLE: Final = "stepbench_writer"
 SCHEMA: Final = "stepbench"
-"""What `BootstrapDsql` makes in a cluster: a role for the functions, and the schema that it may make tables in."""
+"""What `BootstrapDsql` makes in a cluster: the schema of all tables, a role that makes them, and one of the load."""
 ADMIN: Final = "admin"
 TOKEN_LIFETIME_S = 600
 """It is below botocore's default of 15 minutes: a token that leaks is good for no longer than needed."""
 TOKEN_USE_S = 300
 """A token is handed out for so long; so each is good for another five minutes at least when a session begins."""
 _HOST = re.compile(r"[a-z0-9]+\.dsql(?:-[a-z0-9]+)?\.([a-z0-9-]+)\.on\.aws")
-_ROLE, _SCHEMA = sql.Identifier(DATABASE_ROLE), sql.Identifier(SCHEMA)
+_ROLE, _WRITER, _SCHEMA = (sql.Identifier(name) for name in (DATABASE_ROLE, WRITER_ROLE, SCHEMA))
 SETUP = (
     sql.SQL("CREATE ROLE {role} WITH LOGIN").format(role=_ROLE),
+    sql.SQL("CREATE ROLE {role} WITH LOGIN").format(role=_WRITER),
     sql.SQL("CREATE SCHEMA IF NOT EXISTS {schema}").format(schema=_SCHEMA),
     sql.SQL("GRANT USAGE, CREATE ON SCHEMA {schema} TO {role}").format(schema=_SCHEMA, role=_ROLE),
+    sql.SQL("GRANT USAGE ON SCHEMA {schema} TO {role}").format(schema=_SCHEMA, role=_WRITER),
 )
+_GRANT_TABLE = sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {role}")
 _BOUND = "SELECT arn FROM sys.iam_pg_role_mappings WHERE pg_role_name = %s"
 _CONFLICT_RETRIES = 6
 
-Login = Literal["stepbench", "admin"]
+Login = Literal["stepbench", "stepbench_writer", "admin"]
 
 
 class Tokens:
@@ -141,7 +148,7 @@ class DsqlCluster(NamedTuple):
 
 
 def cluster_access(cluster: DsqlCluster, settings: Settings, clock: Clock, login: Login) -> Access:
-    """Return the functions' access (`DATABASE_ROLE`, action DbConnect), or the one of `ADMIN` (DbConnectAdmin)."""
+    """Return a functions' access (action DbConnect), or the one of `ADMIN` (DbConnectAdmin)."""
     tokens = Tokens(signer(cluster, login), clock)
     tls = Tls(wanted=True, authority=settings.tls_authority or find_authorities(cluster.endpoint.host))
     return token_access(cluster.endpoint, tokens, tls, login)
@@ -183,24 +190,30 @@ def _known(endpoints: str) -> list[tuple[str, str, str]]:
 
 
 async def set_up(connection: psycopg.AsyncConnection, clock: Clock) -> None:
-    """Make role and schema, with the right to make tables in it; raises psycopg's errors."""
+    """Make roles and schema, and give one role the right to make tables in it; raises psycopg's errors."""
     for statement in SETUP:
         await execute_ddl(connection, statement, clock)
 
 
-async def bind(connection: psycopg.AsyncConnection, iam_roles: Collection[str], clock: Clock) -> None:
-    """Let these roles of IAM log in as ours, and no others; raises psycopg's errors."""
-    rows = await (await connection.execute(_BOUND, (DATABASE_ROLE,))).fetchall()
-    for statement in bindings({str(arn) for (arn,) in rows}, iam_roles):
+async def bind(connection: psycopg.AsyncConnection, role: Login, iam_roles: Collection[str], clock: Clock) -> None:
+    """Let these roles of IAM log in as one of ours, and no others; raises psycopg's errors."""
+    rows = await (await connection.execute(_BOUND, (role,))).fetchall()
+    for statement in bindings(role, {str(arn) for (arn,) in rows}, iam_roles):
         await execute_ddl(connection, statement, clock)
 
 
-def bindings(have: Collection[str], wanted: Collection[str]) -> Iterable[sql.Composed]:
+def bindings(role: Login, have: Collection[str], wanted: Collection[str]) -> Iterable[sql.Composed]:
     """Yield the statements that lead from the bound roles to those wanted; pure."""
+    name = sql.Identifier(role)
     for arn in sorted(set(wanted) - set(have)):
-        yield sql.SQL("AWS IAM GRANT {role} TO {arn}").format(role=_ROLE, arn=sql.Literal(arn))
+        yield sql.SQL("AWS IAM GRANT {role} TO {arn}").format(role=name, arn=sql.Literal(arn))
     for arn in sorted(set(have) - set(wanted)):
-        yield sql.SQL("AWS IAM REVOKE {role} FROM {arn}").format(role=_ROLE, arn=sql.Literal(arn))
+        yield sql.SQL("AWS IAM REVOKE {role} FROM {arn}").format(role=name, arn=sql.Literal(arn))
+
+
+async def grant_table(connection: psycopg.AsyncConnection, table: sql.Composable, clock: Clock) -> None:
+    """Give writers their four rights on a table; raises psycopg's errors."""
+    await execute_ddl(connection, _GRANT_TABLE.format(table=table, role=_WRITER), clock)
 
 
 async def execute_ddl(connection: psycopg.AsyncConnection, statement: sql.Composed, clock: Clock) -> None:

@@ -24,7 +24,15 @@ import psycopg
 from psycopg import sql
 
 from stepbench.contracts.target import DsqlTarget
-from stepbench.drivers.dsql.access import DATABASE_ROLE, SCHEMA, DsqlCluster, cluster_access, execute_ddl
+from stepbench.drivers.dsql.access import (
+    DATABASE_ROLE,
+    SCHEMA,
+    WRITER_ROLE,
+    DsqlCluster,
+    cluster_access,
+    execute_ddl,
+    grant_table,
+)
 from stepbench.drivers.sql import CREATE_ROWS, Table, table_of_rows
 from stepbench.drivers.sql.access import WRITE_LIMIT_S, PermanentErrors
 from stepbench.drivers.sql.operations import Database, SqlOperations, workload_of
@@ -45,8 +53,8 @@ CREATE TABLE IF NOT EXISTS {table} (
 )"""
 _MERGED = "(value::jsonb || $2::text::jsonb)::text"
 _PERMANENT = PermanentErrors(
-    (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName),
-    f"Bootstrap the cluster: role and schema `{SCHEMA}` (docs/servers.md, Aurora DSQL).",
+    (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedObject),
+    f"Bootstrap the cluster: schema `{SCHEMA}`, roles `{DATABASE_ROLE}` and `{WRITER_ROLE}` (docs/servers.md).",
 )
 
 
@@ -72,9 +80,9 @@ class DsqlOperations(SqlOperations):
         table = table_of_rows(name) if shape == "row" else Table(name, sql.SQL(""), merged)
         cluster = DsqlCluster.of(spec, settings)
         self._region, self._active_after_s = cluster.region, cluster.active_after_s
-        access = cluster_access(cluster, settings, clock, DATABASE_ROLE)
+        access, load = (cluster_access(cluster, settings, clock, role) for role in (DATABASE_ROLE, WRITER_ROLE))
         sizes = PRELOAD_ROWS, PRELOAD_BYTES, PRELOAD_SESSIONS
-        super().__init__(spec, clock, Database(access, _PERMANENT, table, *sizes), answer_limit_s)
+        super().__init__(spec, clock, Database(access, _PERMANENT, table, *sizes, load_access=load), answer_limit_s)
 
     async def tear_down(self) -> bool:
         """Drop the table; not now if somebody else's DDL was in the way. Without the schema nothing was made."""
@@ -109,6 +117,7 @@ class DsqlOperations(SqlOperations):
         table = self._database.table
         create = sql.SQL(CREATE_ROWS if table.of_rows else _CREATE)
         await execute_ddl(connection, create.format(table=table.name), self._clock)
+        await grant_table(connection, table.name, self._clock)
 
     async def _has_table(self, connection: BoundedConnection) -> bool:
         """Ask the table itself: DSQL's documentation promises no to_regclass."""

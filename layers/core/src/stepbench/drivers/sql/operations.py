@@ -39,7 +39,7 @@ class Database(NamedTuple):
 
     permanent: what the store answers where the trial can never be prepared. batch_rows, batch_bytes: at most, in one
     INSERT of preloaded records. batch_sessions: how many preload at a time. session_options: libpq's `options` of the
-    sessions that execute requests.
+    sessions that execute requests. load_access: theirs, where they have another login.
     """
 
     access: Access
@@ -49,6 +49,7 @@ class Database(NamedTuple):
     batch_bytes: int
     batch_sessions: int
     session_options: str = ""
+    load_access: Access | None = None
 
 
 class SqlOperations(ABC):
@@ -63,7 +64,8 @@ class SqlOperations(ABC):
         offered = self._workload.mix.kinds | PROBED
         all_kinds = statements(database.table, RecordCheck(self._workload, spec.tag))
         by_kind = {kind: run for kind, run in all_kinds.items() if kind in offered}
-        self._conninfo = partial(database.access.conninfo, options=database.session_options)
+        load_access = database.load_access or database.access
+        self._conninfo = partial(load_access.conninfo, options=database.session_options)
         limits = limits_of(spec.offered, answer_limit_s)
         self._executor = SqlExecutor(self._conninfo, by_kind, clock, limits, reuse=self._workload.reuse)
 
