@@ -111,10 +111,13 @@ def _decide(spec: TrialSpec, phase: int, before: Sequence[TuningStep], services:
     moment = Moment(coming.name, trial.dag_of(coming).name, services.clock.now_ns())
     old = before[-1].decision.configured if before else None
     ends = read_dag_ends(spec.tag, services.table)[0] if before else ()
-    ahead = expected_from(trial, phase, _seen_s(spec, ends, services), tuning.blob_bytes)
-    if isinstance(tuning, StaticTuning) and tuning.settings:
-        return as_given(moment, ahead, old, tuning.settings)
-    analyser = Analyser(find_model(tuning.model))
+    given = tuning.settings if isinstance(tuning, StaticTuning) else None
+    model = None if given else find_model(tuning.model)
+    sizes = {**(model.blob_bytes if model else {}), **tuning.blob_bytes}
+    ahead = expected_from(trial, phase, _seen_s(spec, ends, services), sizes)
+    if given or model is None:
+        return as_given(moment, ahead, old, given)
+    analyser = Analyser(model)
     if isinstance(tuning, StaticTuning):
         return analyser.static(moment, ahead, old)
     return analyser.adaptive(moment, within(ahead, tuning.look_ahead_s), old)
