@@ -70,7 +70,7 @@ class Runs:
         """Return the summary of a plan's run."""
         self.plans.append(plan)
         trials = tuple(
-            (faster(self._trial, 2) if "configured" in each.name else self._trial).model_copy(
+            (faster(self._trial, 2) if "configured" in (each.name or "") else self._trial).model_copy(
                 update={"index": number, "name": each.name, "provider": "Cassandra 5.0.5"}
             )
             for number, each in enumerate(plan.trials)
@@ -85,7 +85,8 @@ def fork_plan() -> Plan:
         *({"name": f"burst-{number}", "load": [{"rate_per_s": 1, "count": 5}]} for number in (1, 2)),
     ]
     trial = {
-        "experiment": "dataflow", "name": "adaptive", "repeats": 10, "dags": [FORK.model_dump()], "phases": phases,
+        "experiment": "dataflow", "name": "adaptive", "repeats": 10, "phases": phases,
+        "dags": [FORK.model_dump(mode="json")],
         "target": {"store": "cassandra", "tuning": {"mode": "adaptive"}},
     }  # fmt: skip
     return parse_plan({"name": "plan", "trials": [trial]})
@@ -139,8 +140,8 @@ def test_a_trial_that_did_not_go_through_is_no_evaluation(measured: TrialSummary
 @pytest.fixture
 def cloud() -> Iterator[dict[str, Stubber]]:
     """CloudFormation and EC2, played by botocore's Stubber, which checks answers against the services' models."""
-    keys = {"region_name": "eu-west-1", "aws_access_key_id": "a", "aws_secret_access_key": "b"}
-    stubs = {name: Stubber(boto3.client(name, **keys)) for name in ("cloudformation", "ec2")}
+    session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name="eu-west-1")  # noqa: S106 -- none
+    stubs = {"cloudformation": Stubber(session.client("cloudformation")), "ec2": Stubber(session.client("ec2"))}
     for stub in stubs.values():
         stub.activate()
     yield stubs
