@@ -35,7 +35,7 @@ from stepbench.tuning.models import left_out
 from stepbench_tools.local.paths import find_paths
 from stepbench_tools.local.stores.cassandra.configuration import as_released, find_installation, jars_of
 from stepbench_tools.local.tuning.nodes import Fleet
-from stepbench_tools.local.tuning.tune import Pace, Tuning, tune, workload_words
+from stepbench_tools.local.tuning.tune import Pace, Pair, Tuning, tune, workload_words
 from stepbench_tools.tuning import kept_share
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ BROADCAST = StoreWorkload(read_share=0.875, blob_bytes=131_072, clients=8)
 """A broadcast to seven tasks has seven reads a write."""
 STRETCH_S, WARM_UP_S, QUICK_STRETCH_S = 20.0, 15.0, 3.0
 KEPT = 0.95
-_QUICK = Tuning("quick", (BROADCAST, SCATTER), evaluations=3, starts=1, pace=Pace(2.0, 1, 1.0))
+_QUICK = Tuning("quick", (BROADCAST, SCATTER), evaluations=3, starts=1)
 _WHOLE = Tuning("local", (BROADCAST, SCATTER), evaluations=20)
 
 
@@ -181,7 +181,8 @@ def measure(asked: argparse.Namespace) -> command.Found:
 def _model(asked: argparse.Namespace, fleet: Fleet) -> TunedModel:
     if asked.model:
         return TunedModel.model_validate_json(asked.model.read_bytes())
-    model = tune(fleet, _QUICK if asked.quick else _WHOLE, partial(print, flush=True))
+    pair = Pair(fleet, Pace(2.0, 1, 1.0) if asked.quick else Pace())
+    model = tune(pair, _QUICK if asked.quick else _WHOLE, partial(print, flush=True))
     asked.tools.mkdir(parents=True, exist_ok=True)
     (asked.tools / "tuned.json").write_text(model.model_dump_json(indent=1), encoding="utf-8")
     return model

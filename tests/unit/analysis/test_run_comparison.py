@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.samples.comparisons import estimate, etcd, run, trial, window
 from tests.samples.estimates import present
+from tests.samples.finished_dags import slower_each_time
 
 from stepbench.analysis.effects import has_regressed
 from stepbench.analysis.run_comparison import Selected, compare_summaries
@@ -217,3 +218,22 @@ def test_what_falls_behind_under_another_load_is_told_as_unlike_and_no_more() ->
     more = behind(500).model_copy(update={"setup": {"target.store": "etcd", RATE: 200}})
     found = compare_summaries(Selected([run(etcd(1.0))]), Selected([run(more)]), 0.05)
     assert (found.behind, bool(found.verdicts[0].unlike), found.passed) == ((), True, False)
+
+
+def test_performance_per_dollar_is_compared_and_regresses_as_it_falls() -> None:
+    """Twice as dear at the same speed is a regression that no latency shows; half as dear is none."""
+    dear, cheap = (run(_costing(per_usd)) for per_usd in (10.0, 20.0))
+    for a, b, finding, regressed in ((cheap, dear, "lower", True), (dear, cheap, "higher", False)):
+        found = compare_summaries(Selected([a]), Selected([b]), 0.05)
+        effect = present(found.verdicts[0].effect("per dollar"))
+        assert (effect.finding, effect.regressed) == (finding, regressed)
+        assert found.passed is not regressed
+
+
+def _costing(per_usd: float) -> TrialSummary:
+    """Return a trial of a DAG whose executions perform so much for a dollar, by any table of prices."""
+    found = slower_each_time().result().summary
+    flow = present(found.dataflow)
+    perf = Estimate(value=per_usd, low=per_usd * 0.99, high=per_usd * 1.01)
+    costs = tuple(cost.model_copy(update={"perf_per_usd": perf}) for cost in flow.costs)
+    return found.model_copy(update={"dataflow": flow.model_copy(update={"costs": costs})})

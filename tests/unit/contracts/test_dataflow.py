@@ -116,6 +116,13 @@ def of_stages(*stages: dict[str, Any]) -> dict[str, Any]:
             "Remove one of the two",
             "another server",
         ),
+        Refused(
+            dataflow_trial(target={"store": "cassandra", "endpoint": "10.0.0.1:9042", "host": "m5.large"}),
+            "target.host",
+            '"m5.large"',
+            "Remove one",
+            "is one of the stack's",
+        ),
         Refused(dataflow_trial(drain_limit_s=50), "drain_limit_s", "50", "Raise it", "60 s"),
         Refused(dataflow_trial(log_t4="all"), "log_t4", '"all"', "Remove it"),
         Refused(dataflow_trial(target={"store": "s3", "suffix": ".bin"}), "target.suffix", '".bin"', "Remove it"),

@@ -38,6 +38,11 @@ def test_a_stack_with_its_defaults_has_nothing_that_is_billed_by_the_hour() -> N
         ({"ElastiCache": "node"}, "redis", 0.1752),
         ({"ElastiCache": "serverless"}, "redis", 0.1 * 0.084),
         ({"CassandraNode": "on"}, "cassandra", 0.172 + 20 * 0.08 / 730 + 0.005),
+        (
+            {"CassandraNode": "on", "CassandraBesideTypes": "m5.large,c5.large", "CassandraBesideVolumeGib": "30"},
+            "cassandra",
+            0.172 + 0.096 + 0.085 + (20 + 50 + 50) * 0.08 / 730 + 3 * 0.005,
+        ),
         ({"LoadHost": "on"}, "load-host", 0.686 + 20 * 0.08 / 730 + 0.005),
         ({"LoadHost": "on"}, "network", 4 * 2 * 0.01),
         ({"LoadHost": "on", "MeasuredFunctions": "on"}, "network", 5 * 2 * 0.01),
@@ -69,7 +74,15 @@ def test_the_functions_that_price_get_every_option() -> None:
         named = set(re.findall(r"(\w+)=\$\{(\w+)\}", passed))
         assert all(name == value for name, value in named)
         wanted = {*SWITCHES, "AvailabilityZones", "ResultsRetentionDays", "RecordsRetentionDays", "LogRetentionDays"}
-        wanted |= {"CassandraDataVolumeGib", "Efs", "Fargate", "FargateCpu", "FargateMemory"}
+        wanted |= {
+            "CassandraDataVolumeGib",
+            "CassandraBesideTypes",
+            "CassandraBesideVolumeGib",
+            "Efs",
+            "Fargate",
+            "FargateCpu",
+            "FargateMemory",
+        }
         wanted |= {"TransferMemorySize", "TaskMemorySize"}
         wanted |= {
             name

@@ -263,6 +263,14 @@ def test_what_an_execution_takes_is_learnt_from_those_that_were_made() -> None:
     assert coming.duration_s == pytest.approx(10 * 5, rel=0.01)
 
 
+def test_objects_are_as_large_as_the_model_has_measured_them() -> None:
+    """Only the application knows; what the plan says itself goes before it."""
+    services, sized = MemoryServices().services, {**MODEL, "blob_bytes": {"readers": 1_000, "line": 2_000}}
+    spec = trial_of(services, ("line", 5), ("readers", 5), mode="adaptive", model=sized)
+    assert tune_store(spec, 0, services, Store())
+    assert [each.workload.blob_bytes for each in step_of(spec, 0, services).decision.ahead] == [2_000, 65_536]
+
+
 def test_a_store_is_not_restarted_under_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """Executions of the phase before have to end first: their objects are read from it."""
     services, store = MemoryServices().services, Store()

@@ -13,6 +13,7 @@ from stepbench.contracts.measures import Estimate
 from stepbench.stats.over_runs import (
     TOO_FEW_FOR_A_MEDIAN,
     log_mean,
+    mean_of_windows,
     mean_over_runs,
     paired_ratio,
     ratio,
@@ -99,6 +100,15 @@ def test_a_run_without_an_interval_leaves_the_point() -> None:
     found = ratio(good, [estimate(1), bad])
     assert found.value == pytest.approx(2)
     assert (found.low, found.reason) == (None, "n=200 < 368")
+
+
+def test_windows_of_a_run_count_alike_whatever_their_scale() -> None:
+    """By hand: of 100 and 400 it is 200; of two logarithms' half-widths of 0.3 and 0.4 the mean has 0.5 / 2."""
+    found = mean_of_windows([estimate(100, 0.3), estimate(400, 0.4)])
+    assert numbers(found) == pytest.approx((200 * math.exp(-0.25), 200, 200 * math.exp(0.25)))
+    short = mean_of_windows([estimate(100), Estimate(value=400, reason=f"n=5 {TOO_FEW_FOR_A_MEDIAN}")])
+    assert present(short.value) == pytest.approx(200)
+    assert (short.low, short.reason) == (None, "n=5 < 6")
 
 
 def test_how_many_runs_it_takes_follows_from_their_variance() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from tests.samples.dags import dataflow_trial
@@ -10,8 +12,10 @@ from tests.samples.tuning import BROADCAST, CACHED, LEVELED, POINTS, SCATTER, mo
 
 from stepbench.contracts.tuning import StoreWorkload
 from stepbench.errors import PlanError, raise_problems
-from stepbench.planning import parse_plan
-from stepbench.tuning.models import Throughput, find_model, left_out, model_problems
+from stepbench.planning import expanded, parse_plan
+from stepbench.planning.limits import check_stack
+from stepbench.settings import Settings
+from stepbench.tuning.models import Throughput, find_model, left_out, model_problems, this_machine
 
 
 def test_a_model_that_comes_along_is_taken_as_it_is() -> None:
@@ -34,6 +38,43 @@ def test_a_run_whose_model_does_not_ship_is_refused_before_anything_is_made() ->
         plan = parse_plan({"name": "plan", "trials": [trial]})
         with pytest.raises(PlanError, match="elsewhere") if refused else nullcontext():
             raise_problems(model_problems(plan))
+
+
+OWN = {"cassandra_endpoint": "i3.large=10.0.0.1:9042,m5.large=10.0.0.2:9042"}
+EMULATED = {"cassandra_endpoint": "127.0.0.1:9042", "emulator": "MiniStack"}
+
+
+@pytest.mark.parametrize(
+    ("stack", "target", "said"),
+    [
+        (OWN, {"tuning": {"mode": "adaptive"}}, "was measured on x86_64, 2 cores, Linux, and would configure i3.large"),
+        (OWN, {"tuning": {"mode": "static"}}, "stepbench tune PLAN --stack NAME"),
+        (OWN, {"tuning": {"mode": "static", "settings": CACHED.model_dump()}}, ""),
+        (OWN, {"tuning": {"mode": "adaptive", "model": "i3.large"}}, ""),
+        (OWN, {"tuning": {"mode": "adaptive", "model": "here"}}, "would configure i3.large"),
+        (OWN, {"tuning": {"mode": "adaptive", "model": "i3.large"}, "host": "m5.large"}, "for the first host"),
+        (OWN, {"host": "m5.large"}, ""),
+        (OWN, {"host": "c5.large"}, "is no host of this stack, which has i3.large and m5.large"),
+        (EMULATED, {"host": "i3.large"}, "which has none of its own"),
+        (EMULATED, {"tuning": {"mode": "adaptive"}}, ""),
+        (EMULATED, {"tuning": {"mode": "adaptive", "model": "here"}}, ""),
+        (EMULATED, {"tuning": {"mode": "adaptive", "model": "i3.large"}}, "was measured on i3.large"),
+        ({"cassandra_endpoint": "10.0.0.1:9042"}, {"tuning": {"mode": "adaptive"}}, "this one has made none"),
+    ],
+)
+def test_a_stack_refuses_a_foreign_model_and_a_host_that_it_has_not(
+    stack: dict[str, str], target: dict[str, Any], said: str
+) -> None:
+    """What one machine's node gains says nothing of another's; the shipped model is an example, on an emulator."""
+    machine = {"here": this_machine(), "i3.large": "i3.large"}.get(target.get("tuning", {}).get("model", ""))
+    if machine:
+        own = model().model_copy(update={"machine": machine}).model_dump(mode="json")
+        target |= {"tuning": target["tuning"] | {"model": own}}
+    trial = dataflow_trial(target={"store": "cassandra"} | target)
+    plan = parse_plan({"name": "plan", "trials": [trial]})
+    settings = Settings(results_table="t", results_bucket="b", **stack)
+    with pytest.raises(PlanError, match=re.escape(said)) if said else nullcontext():
+        check_stack(expanded(plan), settings)
 
 
 def test_a_measured_point_is_its_median() -> None:

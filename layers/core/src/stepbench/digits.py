@@ -46,6 +46,7 @@ PER_CENT = Unit("%", 100.0)
 """A share is shown so."""
 POINTS = Unit("points", 100.0)
 """So a difference of two shares, which is no share of either."""
+PER_S_AND_USD = Unit("/ (s USD)", 1.0)
 USD_PER_MILLION = Unit("USD per million", 1.0)
 MIB_PER_S = Unit("MiB/s", 1.0)
 PLAIN = Unit("", 1.0)

@@ -65,7 +65,9 @@ class Settings(BaseModel):
     redis_secret_arn: str = ""
     """Secret with username and password; else none is asked for."""
     cassandra_endpoint: str = ""
-    """host:port, of Cassandra or ScyllaDB; several with commas"""
+    """
+    host:port, of Cassandra or ScyllaDB; several with commas. Of the stack's own hosts `<instance type>=<host:port>`.
+    """
     cassandra_secret_arn: str = ""
     """Secret with username and password."""
     cassandra_control: str = ""
@@ -123,6 +125,12 @@ class Settings(BaseModel):
     def permits_addresses(self) -> bool:
         """Return whether plans may name servers, of stores and of files, that the functions then connect to."""
         return self.allow_custom_endpoints or bool(self.emulator)
+
+    @property
+    def cassandra_hosts(self) -> dict[str, str]:
+        """Return the addresses of the stack's own hosts with Cassandra by instance type, that which is tuned first."""
+        pairs = (entry.partition("=") for entry in self.cassandra_endpoint.split(","))
+        return {type_: address for type_, _, address in pairs if address}
 
     def knows_server(self, store: str) -> bool:
         """

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import TypeAdapter
 from tests.samples.dags import DIAMOND, dataflow_trial, stage
 
 from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.target import RedisTarget, Target
 from stepbench.costs import prices
 from stepbench.costs.assumptions import MOST
 from stepbench.costs.prices import price_table
@@ -27,10 +29,9 @@ FUNCTIONS = 8 * 1_769 / 1_024 * 1.66667e-5 + 9 * 2e-7
 STATES = (5 + 2 * 3 + 2 * 8) * 2.5e-5
 
 
-def _costs(
-    store: str, deployment: Deployment | None = None, *, own: bool = False
-) -> dict[tuple[str, bool], WindowCost]:
-    found = window_costs(USE, store, deployment or Deployment(emulator="ministack"), own_server=own)
+def _costs(store: str, deployment: Deployment | None = None, **fields: str) -> dict[tuple[str, bool], WindowCost]:
+    target = TypeAdapter[Target](Target).validate_python({"store": store, **fields})
+    found = window_costs(USE, target, deployment or Deployment(emulator="ministack"))
     return {(each.prices.rpartition(", ")[2], each.idle): each for each in found}
 
 
@@ -56,7 +57,7 @@ def test_a_serverless_cache_is_paid_by_the_kilobyte() -> None:
     """One put and 32 gets of 8 MiB: 33 x 8,192 units, and not 33 requests."""
     usage = WindowUsage((ONE._replace(puts=1, gets=32, moved_bytes=33 * 8 * 2**20),), busy_s=4, whole_s=100)
     serverless = Deployment(options={"ElastiCache": "serverless"})
-    found = next(each for each in window_costs(usage, "redis", serverless, own_server=False) if not each.idle)
+    found = next(each for each in window_costs(usage, RedisTarget(store="redis"), serverless) if not each.idle)
     assert found.parts["store"] >= 33 * 8_192 * 2.3e-9
 
 
@@ -76,11 +77,22 @@ def test_today_differs_from_the_published_month() -> None:
     assert later.parts["store"] == pytest.approx((0.156 + volume + 0.005) * 2 / 3_600)
 
 
+def test_of_hosts_side_by_side_a_trial_pays_for_its_own() -> None:
+    """Figures 6 and 7 set instance types against each other by their prices; the first has its own disk, no volume."""
+    options = {"CassandraNode": "on", "CassandraInstanceType": "i3.large", "CassandraDataVolumeGib": "0"}
+    beside = {"CassandraBesideTypes": "m5.large,c5.large", "CassandraBesideVolumeGib": "100"}
+    stack = Deployment(options=options | beside)
+    for fields, hourly in (({}, 0.156 + 20 * 0.08 / 730), ({"host": "c5.large"}, 0.085 + 120 * 0.08 / 730)):
+        found = _costs("cassandra", stack, **fields)["November 2022", False]
+        assert found.parts["store"] == pytest.approx(hourly * 2 / 3_600)
+        assert not found.modelled
+
+
 def test_what_was_not_paid_is_told() -> None:
     """Locally nothing was; a server of somebody else's is priced as the published one; the stack's own is paid."""
     node = Deployment(options={"ElastiCache": "node", "ElastiCacheNodeType": "cache.r7g.large"})
     assert {cost.modelled for cost in _costs("redis").values()} == {MODELLED_LOCALLY}
-    assert {cost.modelled for cost in _costs("redis", node, own=True).values()} == {
+    assert {cost.modelled for cost in _costs("redis", node, endpoint="10.0.0.9:6379").values()} == {
         "modelled: the price of cache.r5.large for a server that is not the stack's"
     }
     paid = _costs("redis", node)

@@ -12,14 +12,14 @@ from tests.samples.tuning import BROADCAST, CACHED, confirmation, model
 
 from stepbench.planning import parse_plan
 from stepbench_tools.cli import main
-from stepbench_tools.cli.tuning import summary, workloads_of
+from stepbench_tools.cli.tuning import cassandra_trials, summary, workloads_of
 
 
 def test_it_searches_for_each_of_a_plan_s_workloads_once() -> None:
     """Two trials of one DAG ask for the same, and what goes through another store is none of Cassandra's business."""
     cassandra = dataflow_trial(target={"store": "cassandra"})
     plan = {"name": "plan", "trials": [{**cassandra, "name": "a"}, {**cassandra, "name": "b"}, dataflow_trial()]}
-    (workload,) = workloads_of(parse_plan(plan))
+    (workload,) = workloads_of(cassandra_trials(parse_plan(plan)))
     assert workload.clients == 6  # of DIAMOND's second level
     assert workload.read_share == pytest.approx(12 / 23)
 

@@ -1,4 +1,4 @@
-"""The command `tune`: which configuration of Cassandra serves a plan's DAGs best on this machine."""
+"""The command `tune`: which configuration of Cassandra serves a plan's DAGs best, on this machine or on a stack."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from stepbench_tools.cli.command import OK, PLAN, Command, argument, between, me
 from stepbench_tools.cli.inputs import read_any_plan
 
 if TYPE_CHECKING:
-    from stepbench.contracts.plan import Plan
+    from collections.abc import Sequence
+
+    from stepbench.contracts.plan import Plan, TrialPlan
     from stepbench.contracts.tuning import StoreWorkload, TunedModel
 
 
@@ -20,53 +22,80 @@ def tune(options: argparse.Namespace) -> int:
     """Search for the best configuration of each of a plan's DAGs, and write the model."""
     import tempfile
 
-    import psutil
-
-    from stepbench_tools.local.paths import find_paths
-    from stepbench_tools.local.stores.cassandra.configuration import as_released, fetch_jars, find_installation, jars_of
     from stepbench_tools.local.streams import interruptible
-    from stepbench_tools.local.tuning.nodes import Fleet
-    from stepbench_tools.local.tuning.tune import Tuning, tune
 
-    workloads = workloads_of(read_any_plan(options.plan))
-    paths = find_paths(os.environ, Path.cwd())
-    if not jars_of(paths).is_dir():
-        fetch_jars(paths)
-    asked = Tuning(options.name, workloads, options.evaluations, options.starts)
-    # Two nodes run at once, and what else there is needs its part.
-    profile = as_released(psutil.virtual_memory().available // 2**20 // 3)
+    trials = cassandra_trials(read_any_plan(options.plan))
     with interruptible(), tempfile.TemporaryDirectory(prefix="stepbench-tune-") as folder:
-        fleet = Fleet(Path(folder), find_installation(jars_of(paths)), profile)
-        model = tune(fleet, asked, messages(options))
+        model = (_on_stack if options.stack else _here)(options, trials, Path(folder))
     options.into.write_text(model.model_dump_json(indent=1) + "\n", encoding="utf-8")
     write(summary(model))
     return OK
 
 
-def workloads_of(plan: Plan) -> tuple[StoreWorkload, ...]:
+def _here(options: argparse.Namespace, trials: Sequence[TrialPlan], folder: Path) -> TunedModel:
+    import psutil
+
+    from stepbench_tools.local.paths import find_paths
+    from stepbench_tools.local.stores.cassandra.configuration import as_released, fetch_jars, find_installation, jars_of
+    from stepbench_tools.local.tuning.nodes import Fleet
+    from stepbench_tools.local.tuning.tune import Pace, Pair, Tuning, tune
+
+    paths = find_paths(os.environ, Path.cwd())
+    if not jars_of(paths).is_dir():
+        fetch_jars(paths)
+    # Two nodes run at once, and what else there is needs its part.
+    profile = as_released(psutil.virtual_memory().available // 2**20 // 3)
+    fleet = Fleet(folder, find_installation(jars_of(paths)), profile)
+    asked = Tuning(options.name, workloads_of(trials), options.evaluations, options.starts)
+    return tune(Pair(fleet, Pace()), asked, messages(options))
+
+
+def _on_stack(options: argparse.Namespace, trials: Sequence[TrialPlan], folder: Path) -> TunedModel:
+    from stepbench_tools.local.commands import evaluated_there
+    from stepbench_tools.local.stack import remote_stack
+    from stepbench_tools.local.tuning.on_stack import StackNode, machine_of
+    from stepbench_tools.local.tuning.tune import Tuning, tune
+
+    stack = remote_stack(options.stack)
+    node = StackNode(trials, machine_of(stack), evaluated_there(stack, folder))
+    asked = Tuning(options.name, node.workloads, options.evaluations, options.starts)
+    return tune(node, asked, messages(options))
+
+
+def cassandra_trials(plan: Plan) -> tuple[TrialPlan, ...]:
     """
-    Return what a plan's DAGs ask of Cassandra, each once.
+    Return a plan's trials with DAGs that pass data through a Cassandra that can be tuned.
 
     Raises:
-        PlanError: it has none that passes anything on through Cassandra.
+        PlanError: it has none.
     """
+    from stepbench.contracts.target import CassandraTarget
+    from stepbench.tuning.decision import workload_of
+
+    found = tuple(
+        trial
+        for trial in plan.offered_trials
+        if isinstance(trial.target, CassandraTarget) and any(map(workload_of, trial.dags))
+    )
+    if not found:
+        message = "has no DAG that passes data through Cassandra"
+        remedy = "Name a plan of dataflow whose target.store is cassandra, such as quick-dataflow-adaptive."
+        raise PlanError([Problem(path="trials", value=plan.name, message=message, remedy=remedy)])
+    return found
+
+
+def workloads_of(trials: Sequence[TrialPlan]) -> tuple[StoreWorkload, ...]:
+    """Return what the DAGs of trials ask of Cassandra, each once."""
     from stepbench.contracts.target import CassandraTarget
     from stepbench.contracts.tuning import AdaptiveTuning, StaticTuning
     from stepbench.tuning.decision import workload_of
 
     found = []
-    for trial in plan.offered_trials:
-        if not isinstance(trial.target, CassandraTarget):
-            continue
-        tuning = trial.target.tuning
+    for trial in trials:
+        tuning = trial.target.tuning if isinstance(trial.target, CassandraTarget) else None
         sizes = tuning.blob_bytes if isinstance(tuning, StaticTuning | AdaptiveTuning) else {}
         found += [workload_of(dag, sizes.get(dag.name)) for dag in trial.dags]
-    workloads = tuple(dict.fromkeys(each for each in found if each is not None))
-    if not workloads:
-        message = "has no DAG that passes data through Cassandra"
-        remedy = "Name a plan of dataflow whose target.store is cassandra, such as quick-dataflow-adaptive."
-        raise PlanError([Problem(path="trials", value=plan.name, message=message, remedy=remedy)])
-    return workloads
+    return tuple(dict.fromkeys(each for each in found if each is not None))
 
 
 def summary(model: TunedModel) -> str:
@@ -119,9 +148,14 @@ COMMANDS = (
     Command(
         "tune",
         tune,
-        "search for the configuration of Cassandra that serves a plan's DAGs best on this machine, and write a model",
+        "search for the configuration of Cassandra that serves a plan's DAGs best, and write a model",
         (
             argument("plan", metavar=PLAN, help="a file, a preset, or - for stdin, with DAGs through Cassandra"),
+            argument(
+                "--stack",
+                metavar="NAME",
+                help="of the node of this CloudFormation stack, by runs there; without it, of nodes on this machine",
+            ),
             argument("--name", type=_model_name, default="own", metavar="NAME", help="of the model (default: own)"),
             argument(
                 "--into",

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import stepbench
 from stepbench.clock import SystemClock
 from stepbench.contracts.documents import SkippedTrials
+from stepbench.errors import TargetUnavailableError
 from stepbench.experiments.report.headline import describe_status
 from stepbench.load.machine_speed import SPEED_CHECK_S, check_cores
 from stepbench.planning import expand, expanded, refuse_on_emulator
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from stepbench.contracts.plan import Plan
+    from stepbench.contracts.result import RunSummary
     from stepbench_tools.local.paths import Paths
     from stepbench_tools.local.stack import Stack
 
@@ -230,6 +232,27 @@ def run_there(stack: str, plans: Sequence[Plan], options: Options, console: Cons
     found, rows = remote_stack(stack), pack_rows(plans)
     upload_rows(rows, found, partial(console.print, **AS_IT_IS))
     return Runner(found, options, AWS, console, output).run_all(rows.plans)
+
+
+def evaluated_there(stack: Stack, out: Path) -> Callable[[Plan], RunSummary]:
+    """
+    Return what runs a plan on a deployed stack, quietly, and returns its summary, whatever became of its trials.
+
+    It raises KeyboardInterrupt where it was stopped, TargetUnavailableError where it left no summary, and as `Runner`.
+    """
+    console = message_console(quiet=True)
+    runner = Runner(stack, Options(out=out, quiet=True), AWS, console, console)
+
+    def run(plan: Plan) -> RunSummary:
+        outcome, _ = runner.run_one(plan)
+        if outcome is None or outcome.stopped:
+            raise KeyboardInterrupt
+        if outcome.summary is None:
+            message = f"run {outcome.run_id} has no summary: {outcome.cause}"
+            raise TargetUnavailableError(message)
+        return outcome.summary
+
+    return run
 
 
 NAME, MACHINE = "load-host", "this machine"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.across_trials import Effect, Finding
 from stepbench.contracts.measures import Estimate, KindName, Latency, WindowResult
-from stepbench.contracts.thresholds import COST
+from stepbench.contracts.thresholds import COST, PER_DOLLAR, THROUGHPUT
 from stepbench.digits import MOST_TIMES_LONGER, TIMES, times_longer
 from stepbench.stats.over_runs import (
     MIN_RUNS,
@@ -144,7 +144,7 @@ def has_regressed(effect: Effect, tolerance: float) -> bool | None:
         return effect.finding == "higher"
     if effect.ratio.value is None:
         return None
-    return is_worse(effect.ratio, effect.finding, tolerance, lower_is_worse=effect.measure == "throughput")
+    return is_worse(effect.ratio, effect.finding, tolerance, lower_is_worse=effect.measure in {THROUGHPUT, PER_DOLLAR})
 
 
 def is_worse(ratio: Estimate, finding: Finding, tolerance: float, *, lower_is_worse: bool) -> bool:
@@ -202,7 +202,7 @@ def _max_effect(b: Runs, a: Runs) -> Effect:
 
 def _throughput_effect(b: Runs, a: Runs, *, paired: bool) -> Effect:
     rates_b, rates_a = ([Estimate(value=window.throughput_per_s) for window in side.windows] for side in (b, a))
-    return exact_effect("throughput", rates_b, rates_a, ONE_RATE, paired=paired)
+    return exact_effect(THROUGHPUT, rates_b, rates_a, ONE_RATE, paired=paired)
 
 
 def exact_effect(name: str, b: Sequence[Estimate], a: Sequence[Estimate], why: str, *, paired: bool) -> Effect:

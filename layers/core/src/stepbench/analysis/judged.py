@@ -15,7 +15,7 @@ from stepbench.analysis.thresholds import latency_of, of_latency
 from stepbench.contracts.across_trials import Effect
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.thresholds import COST, OF_KINDS, SHARED, THROUGHPUT, Judge
+from stepbench.contracts.thresholds import COST, OF_KINDS, PER_DOLLAR, SHARED, THROUGHPUT, Judge
 from stepbench.stats.over_runs import MIN_RUNS, mean_over_runs
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def unit_of(measure: str) -> digits.Unit | None:
     """Return the unit of what an effect or a judge names; None for the fitting unit of time."""
     if measure in SHARED:
         return digits.PER_CENT
-    return {THROUGHPUT: digits.PER_S, COST: digits.USD_PER_MILLION}.get(measure)
+    units = {THROUGHPUT: digits.PER_S, COST: digits.USD_PER_MILLION, PER_DOLLAR: digits.PER_S_AND_USD}
+    return units.get(measure)
 
 
 def describe(judge: Judge, estimate: Estimate) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.effects import compare_shares, has_regressed
+from stepbench.analysis.effects import compare_shares, has_regressed, quantile_effect
 from stepbench.analysis.one_verdict import judged_effects, make_verdict, runs_of
 from stepbench.analysis.pairs import Group, compare_sides, find_groups
 from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, comparison_caveats, group_spells
 from stepbench.contracts.across_trials import ComparedCaveat, RunComparison
 from stepbench.contracts.experiment import measure_of
+from stepbench.contracts.thresholds import PER_DOLLAR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from stepbench.analysis.effects import Runs
     from stepbench.contracts.across_trials import Effect, Verdict
     from stepbench.contracts.experiment import ExperimentName
+    from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import Caveat, RunSummary, TrialSummary
     from stepbench.contracts.thresholds import Judge, Shared
 
@@ -151,6 +153,7 @@ def _compare_groups(a: Group, b: Group, asked: _Asked) -> Iterator[Verdict]:
             runs = runs_of(a, place, kind), runs_of(b, place, kind)
             effects = judged_effects(asked.judge, *runs, (group_spells(a, place), group_spells(b, place)))
             effects = _with_shares(effects, *runs, experiment=b.first.experiment)
+            effects = (*effects, *_per_dollar(a, b, place))
             if not likeness.reason:
                 found = ((each, has_regressed(each, asked.tolerance)) for each in effects)
                 effects = tuple(each.model_copy(update={"regressed": worse}) for each, worse in found)
@@ -159,6 +162,21 @@ def _compare_groups(a: Group, b: Group, asked: _Asked) -> Iterator[Verdict]:
             yield make_verdict(
                 RUN, subject, sides, effects, kind=kind, caveats=caveats, unlike=likeness.reason, judge=asked.judge
             )
+
+
+def _per_dollar(a: Group, b: Group, place: tuple[str, str]) -> Iterator[Effect]:
+    """Yield the effect on performance per dollar, of DAGs, without idle hours: by the first table that both have."""
+    sides = [
+        [_perf_by_table(trial, place) for trial in each.trials if each.has_window(trial, place)] for each in (b, a)
+    ]
+    every = [table for side in sides for table in side]
+    for prices in [name for name in every[0] if all(name in table for table in every)][:1]:
+        yield quantile_effect(PER_DOLLAR, *([table[prices] for table in side] for side in sides), paired=False)
+
+
+def _perf_by_table(trial: TrialSummary, place: tuple[str, str]) -> dict[str, Estimate]:
+    costs = trial.dataflow.costs if trial.dataflow else ()
+    return {each.prices: each.perf_per_usd for each in costs if not each.idle and each.place[1:] == place}
 
 
 def _with_shares(effects: tuple[Effect, ...], a: Runs, b: Runs, *, experiment: ExperimentName) -> tuple[Effect, ...]:

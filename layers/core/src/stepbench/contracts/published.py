@@ -104,7 +104,11 @@ class Published(RuledContract):
     )
     note: Text = Field(default="", max_length=500, description="What to know of it: where its source contradicts it.")
     source: Text = Field(min_length=1, max_length=200, description='Where it stands: "TriggerPerf, Fig. 5".')
-    window: Name | None = Field(default=None, description="Which window it is about; without it, the only one.")
+    window: Name | None = Field(
+        default=None,
+        description="Which window it is about; without it, the only one. Of `dataflow`: without it, all windows, each "
+        "of the same weight.",
+    )
 
     def _broken_rules(self) -> Iterator[BrokenRule]:
         return _number_rules(self)

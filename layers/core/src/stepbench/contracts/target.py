@@ -287,6 +287,12 @@ class CassandraTarget(StoreTarget):
     )
     replication: int = Field(default=1, ge=1, le=9, description="Copies of each record, in each data centre.")
     tls: bool = Field(default=False, description="Encrypted, with the server's certificate verified.")
+    host: str | None = Field(
+        default=None,
+        pattern=r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$",
+        max_length=24,
+        description="Which of the hosts that the stack has side by side, by instance type; without it, the first.",
+    )
     tuning: Tuning = Field(default=AsReleased(), description="In `dataflow`: how it is configured for the DAGs.")
 
 

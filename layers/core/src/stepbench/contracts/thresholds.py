@@ -32,6 +32,8 @@ Shared = Literal["errors", "lost"]
 Judged = Quantile | Shared | Literal["throughput", "cost"]
 SHARED: tuple[Shared, ...] = get_args(Shared)
 COST: Literal["cost"] = "cost"
+PER_DOLLAR = "per dollar"
+"""What comparisons of runs call performance per dollar, by which none is judged."""
 JUDGED = (*THRESHOLD_QUANTILES, *SHARED, THROUGHPUT, COST)
 """What a run may be judged by."""
 TO_PROCESSED: Literal["to_processed"] = "to_processed"

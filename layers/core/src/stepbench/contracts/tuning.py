@@ -151,16 +151,21 @@ class Confirmation(Contract):
 
 
 class TunedModel(Contract):
-    """What `stepbench tune` has found on one machine: it is of use there, and on its like."""
+    """What `stepbench tune` has found on one machine: a stack refuses it for another."""
 
     name: ModelName
     made_at: AwareDatetime
-    machine: str = Field(max_length=300)
+    machine: str = Field(
+        max_length=300, description="A host's instance type, or processor, cores and system of somebody's own machine."
+    )
     provider: str = Field(max_length=200, description="Name and version of what was tuned.")
     cores: int = Field(ge=1)
     heap_mib: int = Field(ge=1)
     restart_s: float = Field(gt=0, description="T_r with a restart: from its stop until it takes connections again.")
     live_s: float = Field(ge=0, description="T_r of a change while the store runs; load waits for it all the same.")
+    blob_bytes: dict[StageName, Annotated[int, Field(ge=1, le=MAX_OBJECT_BYTES)]] = Field(
+        default={}, max_length=20, description="Of an object as it was measured, by the DAG's name."
+    )
     points: tuple[ModelPoint, ...] = Field(min_length=1, max_length=MAX_POINTS)
     confirmations: tuple[Confirmation, ...] = Field(default=(), max_length=50)
 
@@ -246,7 +251,9 @@ class ByModel(TuningMode):
 
     model: TunedModel | ModelName = Field(default="local", description="A shipped model's name, or a model itself.")
     blob_bytes: dict[StageName, Annotated[int, Field(ge=1, le=MAX_OBJECT_BYTES)]] = Field(
-        default={}, max_length=20, description="Of an object, by the DAG's name; without it, as the DAG's stages say."
+        default={},
+        max_length=20,
+        description="Of an object, by the DAG's name; without it as the model has it, or the stages say.",
     )
 
 

@@ -94,8 +94,16 @@ def _elasticache(options: Mapping[str, str]) -> Iterator[Amount]:
 
 
 def _cassandra(options: Mapping[str, str]) -> Iterator[Amount]:
-    data_gb = int(options.get("CassandraDataVolumeGib") or 0)
-    yield from _hosts(options["CassandraInstanceType"], 1, HOST_VOLUME_GB + data_gb)
+    beside = [type_ for type_ in options.get("CassandraBesideTypes", "").split(",") if type_]
+    for type_ in (options["CassandraInstanceType"], *beside):
+        yield from cassandra_host(options, type_)
+
+
+def cassandra_host(options: Mapping[str, str], type_: str | None) -> Iterator[Amount]:
+    """Yield an hour of one of the stack's hosts with Cassandra, by instance type; without one of the first."""
+    first = options["CassandraInstanceType"]
+    volume = "CassandraDataVolumeGib" if type_ in {None, first} else "CassandraBesideVolumeGib"
+    yield from _hosts(type_ or first, 1, HOST_VOLUME_GB + int(options.get(volume) or 0))
 
 
 def _load_host(options: Mapping[str, str]) -> Iterator[Amount]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.capacity import AutoscaledCapacity
 from stepbench.contracts.function import CODE_FIELDS, PLACEHOLDER, UPLOADED_FIELDS
 from stepbench.contracts.plan import offered_plan
-from stepbench.contracts.target import DynamoDbTarget
+from stepbench.contracts.target import CassandraTarget, DynamoDbTarget
 from stepbench.costs.prices import table_date
 from stepbench.drivers.dynamodb import TABLE_PERIOD_S
 from stepbench.drivers.metering import metric_of, metric_parameter
@@ -17,7 +17,7 @@ from stepbench.experiments.estimates import budgeted
 from stepbench.experiments.registry import experiment_of
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import NOTHING
-from stepbench.tuning.models import model_problems
+from stepbench.tuning.models import host_problems, model_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -181,6 +181,8 @@ def _problems(expanded: Expanded, settings: Settings) -> Iterator[Problem]:
             message = "needs an Aurora Serverless v2 cluster, and this stack has none"
             remedy = "Remove it, or deploy with AuroraPostgresql=serverless."
             yield Problem(f"{at}.phases[{index}].scale", "serverless_v2", message, remedy)
+    if isinstance(target, CassandraTarget) and target.endpoint is None:
+        yield from host_problems(f"{at}.target", target, settings)
     yield from _code_problems(at, trial, settings)
     yield from experiment_of(trial.experiment).offering.stack_problems(at, trial, settings)
     yield from _load_host_problems(at, trial, settings)

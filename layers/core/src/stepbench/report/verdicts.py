@@ -11,7 +11,7 @@ from stepbench.analysis.judged import unit_of
 from stepbench.analysis.pairs import TRIAL
 from stepbench.analysis.verdict_text import describe_share
 from stepbench.analysis.verdicts import take_turns
-from stepbench.contracts.thresholds import COST, SHARED, THROUGHPUT
+from stepbench.contracts.thresholds import COST, PER_DOLLAR, SHARED, THROUGHPUT
 from stepbench.report import document as doc
 from stepbench.report import numbers
 from stepbench.report.run import name_caveat_kind
@@ -120,7 +120,7 @@ def _found(effect: Effect) -> str:
             return ""
         case "unknown":
             return digits.takes(effect.ratio.reason or "") if effect.ratio else ""
-        case "lower" | "higher" if effect.measure in {THROUGHPUT, COST}:
+        case "lower" | "higher" if effect.measure in {THROUGHPUT, COST, PER_DOLLAR}:
             return effect.finding
         case finding:
             return "; ".join(filter(None, (_FOUND[finding], effect.to_decide)))

@@ -10,7 +10,13 @@ from stepbench.contracts.identity import parse_event_id
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.tasks import AwaitArrivalsInput
-from stepbench.contracts.tuning import AdaptiveTuning, StaticTuning, TuningDecision, TuningStep
+from stepbench.contracts.tuning import (
+    AdaptiveTuning,
+    CassandraConfiguration,
+    StaticTuning,
+    TuningDecision,
+    TuningStep,
+)
 from stepbench.drivers.registry import room_of
 from stepbench.errors import TargetUnavailableError, TrialCancelledError
 from stepbench.observability import logger
@@ -111,10 +117,13 @@ def _decide(spec: TrialSpec, phase: int, before: Sequence[TuningStep], services:
     moment = Moment(coming.name, trial.dag_of(coming).name, services.clock.now_ns())
     old = before[-1].decision.configured if before else None
     ends = read_dag_ends(spec.tag, services.table)[0] if before else ()
-    ahead = expected_from(trial, phase, _seen_s(spec, ends, services), tuning.blob_bytes)
-    if isinstance(tuning, StaticTuning) and tuning.settings:
-        return as_given(moment, ahead, old, tuning.settings)
-    analyser = Analyser(find_model(tuning.model))
+    given = tuning.settings if isinstance(tuning, StaticTuning) else None
+    by = given or find_model(tuning.model)
+    sizes = tuning.blob_bytes if isinstance(by, CassandraConfiguration) else {**by.blob_bytes, **tuning.blob_bytes}
+    ahead = expected_from(trial, phase, _seen_s(spec, ends, services), sizes)
+    if isinstance(by, CassandraConfiguration):
+        return as_given(moment, ahead, old, by)
+    analyser = Analyser(by)
     if isinstance(tuning, StaticTuning):
         return analyser.static(moment, ahead, old)
     return analyser.adaptive(moment, within(ahead, tuning.look_ahead_s), old)

@@ -114,6 +114,15 @@ def mean_over_runs(runs: Sequence[Estimate]) -> Estimate:
     return log_interval(mean.value, mean.variance, mean.runs - 1)
 
 
+def mean_of_windows(windows: Sequence[Estimate]) -> Estimate:
+    """Return one run's geometric mean over its windows, each of the same weight, or the reason for no interval."""
+    value, reason = _point(windows), _without_limits(windows)
+    if value is None or reason:
+        return Estimate(value=value, reason=reason or "no value")
+    down, up = (math.hypot(*arms) / len(windows) for arms in zip(*map(_arms, windows), strict=True))
+    return Estimate(value=value, low=value * math.exp(-down), high=value * math.exp(up))
+
+
 def ratio(above: Sequence[Estimate], below: Sequence[Estimate]) -> Estimate:
     """
     Return runs over other runs, with its interval or the reason why it has none.

@@ -17,6 +17,8 @@ Source:
 from __future__ import annotations
 
 import math
+import os
+import platform
 import statistics
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,14 +39,16 @@ from stepbench.contracts.tuning import (
     StoreWorkload,
     TunedModel,
 )
+from stepbench.digits import listed
 from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from importlib.resources.abc import Traversable
 
     from stepbench.contracts.plan import Plan
     from stepbench.contracts.tuning import ModelPoint
+    from stepbench.settings import Settings
 
 SUFFIX = ".json"
 
@@ -63,10 +67,49 @@ def model_problems(plan: Plan) -> list[Problem]:
         problem
         for place, trial in enumerate(plan.trials)
         if isinstance(trial, TrialFields) and isinstance(trial.target, CassandraTarget)
-        if isinstance(tuning := trial.target.tuning, StaticTuning | AdaptiveTuning)
-        if not (isinstance(tuning, StaticTuning) and tuning.settings)
-        if (problem := _problem(tuning.model, f"trials[{place}].target.tuning.model"))
+        if (named := _deciding(trial.target)) is not None
+        if (problem := _problem(named, f"trials[{place}].target.tuning.model"))
     ]
+
+
+def host_problems(at: str, target: CassandraTarget, settings: Settings) -> Iterator[Problem]:
+    """
+    Yield why a stack's Cassandra cannot be measured or configured as a target says.
+
+    The stack has no such host, or tunes another; or a model decides that was measured on another machine: what one
+    machine's node gains says nothing of another's. On an emulator a shipped one may, as an example.
+    """
+    hosts, named = settings.cassandra_hosts, _deciding(target)
+    if target.host is not None and target.host not in hosts:
+        message = f"is no host of this stack, which has {listed(list(hosts)) if hosts else 'none of its own'}"
+        remedy = "Deploy with it (docs/servers.md), or remove it: without it, all trials are on the same host."
+        yield Problem(f"{at}.host", f'"{target.host}"', message, remedy)
+        return
+    here = next(iter(hosts), this_machine() if settings.emulator else "")
+    if target.tuning.tunes and (not here or target.host not in {None, here}):
+        message = f"is for the first host that the stack has made, {here or 'and this one has made none'}"
+        remedy = "Remove it or target.host, or deploy with CassandraNode=on."
+        yield Problem(f"{at}.tuning", f'"{target.tuning.mode}"', message, remedy)
+        return
+    if named is None or _problem(named, at) or (settings.emulator and isinstance(named, str)):
+        return
+    model = find_model(named)
+    if model.machine != here:
+        message = f"was measured on {model.machine}, and would configure {here}"
+        remedy = f"Give what `stepbench tune PLAN{'' if settings.emulator else ' --stack NAME'}` finds there."
+        yield Problem(f"{at}.tuning.model", f'"{model.name}"', message, remedy)
+
+
+def this_machine() -> str:
+    """Return how a model names the machine that this runs on."""
+    return f"{platform.machine()}, {os.cpu_count() or 1} cores, {platform.system()}"
+
+
+def _deciding(target: CassandraTarget) -> TunedModel | str | None:
+    """Return the model that decides how a target is configured; None where none does."""
+    tuning = target.tuning
+    given = isinstance(tuning, StaticTuning) and tuning.settings is not None
+    return tuning.model if isinstance(tuning, StaticTuning | AdaptiveTuning) and not given else None
 
 
 def find_model(named: TunedModel | str) -> TunedModel:

@@ -112,8 +112,8 @@ def test_only_the_same_work_is_compared(measured: TrialSummary) -> None:
     assert medium_answers(trials) == ()
 
 
-def _spec(*published: dict[str, Any]) -> TrialSpec:
-    phases = [{"name": "run", "load": [{"rate_per_s": 1, "count": 8}]}]
+def _spec(*published: dict[str, Any], names: tuple[str, ...] = ("run",)) -> TrialSpec:
+    phases = [{"name": name, "load": [{"rate_per_s": 1, "count": 8}]} for name in names]
     plan = TrialPlan.model_validate(dataflow_trial(FORK.model_dump(), published=published, phases=phases))
     return TrialSpec(run_id="run-1", index=0, name="cassandra", tag="a" * 10 + "-0000", plan=plan, estimate_usd=0)
 
@@ -132,6 +132,30 @@ def test_published_ratios_are_of_trials(measured: TrialSummary) -> None:
     assert (found[0].dag, found[0].phase, found[0].note) == ("fork", "run", "3.06 in its introduction.")
     assert found[1].trial == "cassandra"
     assert found[1].ours.value == pytest.approx(2)
+
+
+def _twice(measured: TrialSummary, name: str, first: float, second: float) -> TrialSummary:
+    """Return a trial with these times and performances in the windows `run` and `again`."""
+    trial, other = (_as(measured, name, _about(each), _about(each)) for each in (first, second))
+    assert trial.dataflow is not None
+    assert other.dataflow is not None
+    again = {"phase": "again", "window": "again"}
+    windows = (*trial.dataflow.windows, *(each.model_copy(update=again) for each in other.dataflow.windows))
+    costs = (*trial.dataflow.costs, *(each.model_copy(update=again) for each in other.dataflow.costs))
+    return trial.model_copy(update={"dataflow": trial.dataflow.model_copy(update={"windows": windows, "costs": costs})})
+
+
+def test_a_number_without_a_window_is_of_all_together(measured: TrialSummary) -> None:
+    """By hand: 100 and 400 against 50 and 50 are 2 and 8 times as much, and 4 times together."""
+    trials = [_twice(measured, "adaptive", 100, 400), _twice(measured, "default", 50, 50)]
+    longer = {"metric": "end_to_end", "trial": "adaptive", "over_trial": "default", "ratio": 0.987, "source": "Fig. 8"}
+    spec = _spec(longer, longer | {"metric": "perf_per_dollar"}, names=("run", "again"))
+    found = dag_replications([spec], trials)
+    assert [each.ours.value for each in found] == pytest.approx([4, 4])
+    assert {(each.dag, each.window) for each in found} == {("fork", "run, again")}
+    lacking = _as(measured, "default", _about(50), _about(50))
+    reasons = {each.ours.reason for each in dag_replications([spec], [trials[0], lacking])}
+    assert reasons == {"not measured in both trials"}
 
 
 def test_a_share_and_what_cannot_be_scored(measured: TrialSummary) -> None:

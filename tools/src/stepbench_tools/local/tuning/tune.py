@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
-import platform
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stepbench.contracts.tuning import ModelPoint, TunedModel
 from stepbench.digits import counted
 from stepbench.errors import LocalEnvironmentError, TargetUnavailableError
 from stepbench.experiments.dataflow.report.words import format_configuration
-from stepbench.tuning.models import Throughput, advised, ranges_for
+from stepbench.tuning.models import Throughput, advised, ranges_for, this_machine
 from stepbench_tools.tuning import BUDGET, Evaluation, confirm, search
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ class Tuning(NamedTuple):
     evaluations: int = BUDGET
     starts: int = STARTS
     seed: int = 7
-    pace: Pace = Pace()
 
 
 class Side(NamedTuple):
@@ -57,6 +56,42 @@ class Side(NamedTuple):
 
     node: TunedNode
     spec: TrialSpec
+
+
+class Machine(NamedTuple):
+    """What a tuned node runs on, and what it is: a model's fields of these names."""
+
+    name: str
+    provider: str
+    cores: int
+    heap_mib: int
+
+
+class Bench(Protocol):
+    """
+    What compares configurations with the released one, each on a node that was started anew.
+
+    Both methods raise LocalEnvironmentError or TargetUnavailableError where a node did not come up, did not take its
+    configuration, or failed a request.
+    """
+
+    @property
+    def machine(self) -> Machine:
+        """Return where it is done."""
+        ...
+
+    @property
+    def blob_bytes(self) -> Mapping[str, int]:
+        """Return sizes of objects as they were measured, by the DAG's name."""
+        ...
+
+    def compare(self, workload: StoreWorkload, configuration: CassandraConfiguration) -> Evaluation:
+        """Evaluate a configuration."""
+        ...
+
+    def outages(self, configuration: CassandraConfiguration) -> tuple[float, float]:
+        """Return T_r in seconds, with a restart and of a live change."""
+        ...
 
 
 class Pair:
@@ -68,26 +103,26 @@ class Pair:
     measured, and a configuration that merges more would seem to win.
     """
 
-    def __init__(self, fleet: Fleet, pace: Pace, said: Callable[[str], None]) -> None:
+    blob_bytes: Mapping[str, int] = MappingProxyType({})
+    """See `Bench`: blobs are as large as the workload says."""
+
+    def __init__(self, fleet: Fleet, pace: Pace) -> None:
         self._fleet = fleet
         self._pace = pace
-        self._said = said
 
-    def afresh(self, workload: StoreWorkload, configuration: CassandraConfiguration) -> Evaluation:
-        """
-        Start both, at once, and compare them; once more where that failed, since a tuning takes hours.
+    @property
+    def machine(self) -> Machine:
+        """See `Bench`."""
+        profile = self._fleet.profile
+        provider = f"Cassandra {self._fleet.version} ({profile.name})"
+        return Machine(this_machine(), provider, os.cpu_count() or 1, profile.heap_mib)
 
-        Raises:
-            LocalEnvironmentError: a node did not come up, twice.
-            TargetUnavailableError: a request failed, or a node did not take its configuration, likewise.
-        """
-        try:
-            return self._started_and_compared(workload, configuration)
-        except (LocalEnvironmentError, TargetUnavailableError) as error:
-            self._said(f"{format_configuration(configuration)}: once more: {error}")
-            return self._started_and_compared(workload, configuration)
+    def outages(self, configuration: CassandraConfiguration) -> tuple[float, float]:
+        """See `Bench`."""
+        return measure_outages(self._fleet, configuration)
 
-    def _started_and_compared(self, workload: StoreWorkload, configuration: CassandraConfiguration) -> Evaluation:
+    def compare(self, workload: StoreWorkload, configuration: CassandraConfiguration) -> Evaluation:
+        """See `Bench`."""
         with contextlib.ExitStack() as stack:
             with ThreadPoolExecutor(2) as pool:
                 nodes = [pool.submit(stack.enter_context, self._fleet.started(each)) for each in (None, configuration)]
@@ -100,9 +135,7 @@ class Pair:
         for each, other in (sides, sides[::-1]):
             _alone(each, other, workload, self._pace.warm_up_s)
         rounds = [self._round(sides, workload, turn) for turn in range(self._pace.turns)]
-        found = Evaluation(configuration, tuple(one for one, _ in rounds), tuple(other for _, other in rounds))
-        self._said(f"{format_configuration(configuration)}: {found.gain - 1:+.1%}")
-        return found
+        return Evaluation(configuration, tuple(one for one, _ in rounds), tuple(other for _, other in rounds))
 
     def _round(self, sides: tuple[Side, Side], workload: StoreWorkload, turn: int) -> tuple[float, float]:
         found = [0.0, 0.0]
@@ -117,54 +150,57 @@ def _alone(side: Side, other: Side, workload: StoreWorkload, counted_s: float) -
         return side.node.per_s(side.spec, workload, counted_s)
 
 
-def tune(fleet: Fleet, asked: Tuning, said: Callable[[str], None]) -> TunedModel:
-    """
-    Search, confirm, and return the model.
-
-    Raises:
-        LocalEnvironmentError: a node did not come up.
-        TargetUnavailableError: a request of the load failed, or a node did not take its configuration.
-    """
-    cores, pair = os.cpu_count() or 1, Pair(fleet, asked.pace, said)
+def tune(bench: Bench, asked: Tuning, said: Callable[[str], None]) -> TunedModel:
+    """Search, confirm, and return the model; raises as `Bench` does."""
+    machine, afresh = bench.machine, partial(_afresh, bench, said)
     found: dict[StoreWorkload, Searched] = {}
     seen: dict[StoreWorkload, list[Evaluation]] = {}
     for workload in asked.workloads:
         said(f"searching for {workload_words(workload)}: {asked.evaluations} evaluations")
-        found[workload] = _searched(fleet, pair, workload, asked, cores)
+        found[workload] = search(
+            ranges_for(machine.cores, machine.heap_mib),
+            partial(afresh, workload),
+            first=[advised(machine.cores, machine.heap_mib)],
+            budget=asked.evaluations,
+            seed=asked.seed,
+        )
         seen[workload] = [*found[workload].explored, *found[workload].finals]
     for workload in asked.workloads:
         others = dict.fromkeys(each.best for other, each in found.items() if other != workload)
-        seen[workload] += [pair.afresh(workload, each) for each in others for _ in range(CROSSED)]
+        seen[workload] += [afresh(workload, each) for each in others for _ in range(CROSSED)]
     points = points_of(seen)
-    restart_s, live_s = measure_outages(fleet, found[asked.workloads[0]].best)
-    confirmations = [_confirmed(pair, workload, each, points, asked, said) for workload, each in found.items()]
+    restart_s, live_s = bench.outages(found[asked.workloads[0]].best)
+    confirmations = [_confirmed(afresh, workload, each, points, asked, said) for workload, each in found.items()]
     return TunedModel(
         name=asked.name,
         made_at=dt.datetime.now(dt.UTC).replace(microsecond=0),
-        machine=f"{platform.machine()}, {cores} cores, {platform.system()}",
-        provider=f"Cassandra {fleet.version} ({fleet.profile.name})",
-        cores=cores,
-        heap_mib=fleet.profile.heap_mib,
+        machine=machine.name,
+        provider=machine.provider,
+        cores=machine.cores,
+        heap_mib=machine.heap_mib,
         restart_s=restart_s,
         live_s=live_s,
+        blob_bytes=dict(bench.blob_bytes),
         points=points,
         confirmations=tuple(confirmations),
     )
 
 
-def _searched(fleet: Fleet, pair: Pair, workload: StoreWorkload, asked: Tuning, cores: int) -> Searched:
-    heap_mib = fleet.profile.heap_mib
-    return search(
-        ranges_for(cores, heap_mib),
-        partial(pair.afresh, workload),
-        first=[advised(cores, heap_mib)],
-        budget=asked.evaluations,
-        seed=asked.seed,
-    )
+def _afresh(
+    bench: Bench, said: Callable[[str], None], workload: StoreWorkload, configuration: CassandraConfiguration
+) -> Evaluation:
+    """Evaluate a configuration; once more where that failed, since a tuning takes hours."""
+    try:
+        found = bench.compare(workload, configuration)
+    except (LocalEnvironmentError, TargetUnavailableError) as error:
+        said(f"{format_configuration(configuration)}: once more: {error}")
+        found = bench.compare(workload, configuration)
+    said(f"{format_configuration(configuration)}: {found.gain - 1:+.1%}")
+    return found
 
 
 def _confirmed(  # noqa: PLR0913, PLR0917 -- one search's all
-    pair: Pair,
+    afresh: Callable[[StoreWorkload, CassandraConfiguration], Evaluation],
     workload: StoreWorkload,
     found: Searched,
     points: Sequence[ModelPoint],
@@ -172,7 +208,7 @@ def _confirmed(  # noqa: PLR0913, PLR0917 -- one search's all
     said: Callable[[str], None],
 ) -> Confirmation:
     said(f"confirming {format_configuration(found.best)} for {workload_words(workload)}: {asked.starts} fresh starts")
-    starts = [pair.afresh(workload, found.best) for _ in range(asked.starts)]
+    starts = [afresh(workload, found.best) for _ in range(asked.starts)]
     predicted = Throughput(points).per_s(workload, found.best)
     return confirm(workload, starts, found_gain=found.found_gain, predicted_per_s=predicted)
 

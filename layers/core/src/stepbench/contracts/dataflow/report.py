@@ -115,7 +115,7 @@ class DagReplication(Contract):
     metric: DagMetric
     trial: str = Field(description="Whose number it is: a trial of the plan, its repeats together.")
     over_trial: str = Field(default="", description="What it is set over; empty of a share.")
-    dag: str
+    dag: str = Field(description="Of several windows together: the DAGs, each once, with commas.")
     phase: str
     window: str
     published: float

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.base import BrokenRule, repeated_names
 from stepbench.contracts.published import DAG_METRICS, INVOCATION_METRICS, WRITE_METRICS
 from stepbench.contracts.rules import experiments, load, values
-from stepbench.contracts.target import ETCD_QUOTA_GIB, DynamoDbTarget, EtcdTarget
+from stepbench.contracts.target import ETCD_QUOTA_GIB, CassandraTarget, DynamoDbTarget, EtcdTarget
 from stepbench.contracts.workload import Kind, ProductRecord
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ def _endpoint_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     target = trial.target
     if isinstance(target, DynamoDbTarget) and target.endpoint and target.tls is target.endpoint.startswith("http://"):
         yield BrokenRule("target.tls", "says otherwise than the endpoint's URL", "Remove it.")
+    if isinstance(target, CassandraTarget) and target.endpoint and target.host:
+        yield BrokenRule("target.host", "is one of the stack's, and target.endpoint names a server", "Remove one.")
 
 
 def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
@@ -133,7 +135,7 @@ def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     for index, published in enumerate(trial.published):
         for rule in _metric_rules(trial, published):
             yield rule._replace(at=f"published[{index}].{rule.at}")
-        if published.window is None and len(windows) > 1:
+        if published.window is None and len(windows) > 1 and published.metric not in DAG_METRICS:
             message = "is missing, and there are several measured windows"
             yield BrokenRule(f"published[{index}].window", message, f"Name one of {known}.")
         own = published.over_trial is None

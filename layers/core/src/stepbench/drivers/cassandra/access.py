@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.target import StoreTarget
     from stepbench.drivers.access import Endpoint
     from stepbench.errors import TargetUnavailableError
     from stepbench.settings import Settings
@@ -44,6 +45,12 @@ LocatedNode = tuple["Endpoint", str]
 """A node, and its numeric address."""
 
 
+def stack_address(target: StoreTarget, settings: Settings) -> str:
+    """Return where the stack's Cassandra is: of hosts side by side, the named or the first one; empty for none."""
+    hosts, host = settings.cassandra_hosts, target.host if isinstance(target, CassandraTarget) else None
+    return hosts.get(host, "") if host else next(iter(hosts.values()), settings.cassandra_endpoint)
+
+
 class CassandraAccess:
     """Opens connections to one cluster, to its named nodes in turn; looks credentials up once."""
 
@@ -57,7 +64,7 @@ class CassandraAccess:
             PlanError: neither names a server.
         """
         target = spec.offered.target
-        named = choose_endpoint(spec, settings.cassandra_endpoint, "Cassandra")
+        named = choose_endpoint(spec, stack_address(target, settings), "Cassandra")
         tls = isinstance(target, CassandraTarget) and target.tls
         self._name = f"Cassandra at {named}"
         self._nodes = [parse_endpoint(each.strip(), CassandraTarget.default_port) for each in named.split(",")]

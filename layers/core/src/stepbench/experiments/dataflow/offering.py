@@ -17,11 +17,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.plan import offered_plan
+from stepbench.contracts.target import CassandraTarget
 from stepbench.costs import assumptions, prices
 from stepbench.costs.assumptions import events_of
 from stepbench.costs.estimate import offered_estimate
 from stepbench.costs.prices import DEFAULT_REGION, HOURS_PER_MONTH, describe_prices, find_price, instance, line
-from stepbench.costs.standing import HOST_VOLUME_GB, standing
+from stepbench.costs.standing import HOST_VOLUME_GB, cassandra_host, standing
 from stepbench.costs.stores import ECPU_BYTES
 from stepbench.errors import Problem
 from stepbench.experiments.dataflow.tasks.application_parameters import named_sources, source_problem
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import AnyTrial, TrialPlan
+    from stepbench.contracts.target import Target
     from stepbench.costs.assumptions import Assumptions
     from stepbench.costs.prices import Amount, CostEstimate
     from stepbench.costs.standing import Deployment
@@ -174,18 +176,22 @@ class WindowCost(NamedTuple):
     modelled: str
 
 
-def window_costs(usage: WindowUsage, store: str, deployment: Deployment, *, own_server: bool) -> Iterator[WindowCost]:
+def window_costs(usage: WindowUsage, target: Target, deployment: Deployment) -> Iterator[WindowCost]:
     """
     Yield costs by each price table, with and without idle hours.
 
     Args:
         usage: of one execution at least.
-        store: its name.
+        target: the store. Of hosts side by side, the trial's own is paid for.
         deployment: of the stack.
-        own_server: whether the store is one that the plan has named, and not the stack's.
     """
+    store, own_server = target.store, target.endpoint is not None
+    host = target.host if isinstance(target, CassandraTarget) else None
     paid = deployment.stands(store) and not own_server
-    hourly = standing(deployment)[store] if paid else tuple(_published(store))
+    if paid and store == "cassandra":
+        hourly = tuple(cassandra_host(deployment.options, host))
+    else:
+        hourly = standing(deployment)[store] if paid else tuple(_published(store))
     spent = [_amounts(one, store, deployment, paid=paid) for one in usage.executions]
     region = deployment.region
     tables = ((describe_prices(region), region, False), (f"{DEFAULT_REGION}, November 2022", DEFAULT_REGION, True))

@@ -175,12 +175,7 @@ class _Executions:
         """Return what the report shows. Raises AccountingError."""
         dags, target = self._evidence.spec.offered.dags, self._evidence.spec.offered.target
         results = dict(list(self._results.items())[:MOST_RESULTS])
-        price = partial(
-            window_costs,
-            store=target.store,
-            deployment=self._evidence.deployment,
-            own_server=target.endpoint is not None,
-        )
+        price = partial(window_costs, target=target, deployment=self._evidence.deployment)
         findings = DataflowFindings(
             dags=shown_dags(dags),
             executions=self._executions.result(),

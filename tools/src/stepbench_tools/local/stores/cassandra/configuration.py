@@ -108,13 +108,18 @@ def as_released(available_mib: int) -> Profile:
 
 def heap_mib_on(available_mib: int) -> int:
     """
-    Return the heap that Cassandra gives itself: max(min(memory / 2, 1 GiB), min(memory / 4, 8 GiB)).
+    Return the heap that Cassandra would give itself in so much memory.
 
     Of the memory that is to spare, since this machine runs more than Cassandra, and no more than the published host
     gave it; in whole steps, so that a little more or less to spare makes no other node.
     """
-    formula_mib = max(min(available_mib // 2, 1_024), min(available_mib // 4, 8_192))
+    formula_mib = released_heap_mib(available_mib)
     return max(FAST_HEAP_MIB, min(formula_mib, HOST_HEAP_MIB) // _HEAP_STEP_MIB * _HEAP_STEP_MIB)
+
+
+def released_heap_mib(memory_mib: int) -> int:
+    """Return the heap that Cassandra gives itself on a host: max(min(memory / 2, 1 GiB), min(memory / 4, 8 GiB))."""
+    return max(min(memory_mib // 2, 1_024), min(memory_mib // 4, 8_192))
 
 
 class Ports(NamedTuple):

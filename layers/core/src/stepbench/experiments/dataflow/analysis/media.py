@@ -19,7 +19,7 @@ from stepbench.contracts.dataflow.report import DagReplication, Medium, MediumAn
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.published import DAG_METRICS
 from stepbench.digits import counted
-from stepbench.stats.over_runs import MIN_RUNS, mean_over_runs, ratio
+from stepbench.stats.over_runs import MIN_RUNS, mean_of_windows, mean_over_runs, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -206,13 +206,13 @@ def dag_replications(
 
 
 def _replication(spec: TrialSpec, published: Published, groups: dict[str, DagGroup]) -> DagReplication:
-    place = _place(spec, published.window)
-    dag, phase, window = place
+    places = _places(spec, published.window)
+    dag, phase, window = (", ".join(dict.fromkeys(names)) for names in zip(*places, strict=True))
     trial, over_trial = published.trial or spec.group or spec.name, published.over_trial or ""
     names = [name for name in (trial, over_trial) if name]
     emulated = [name for name in names if name in groups and groups[name].first.emulated]
     caveat = f"the store of {' and '.join(emulated)} is emulated: its times say nothing about AWS"
-    ours, ours_idle = (_ours(published, place, names, groups, idle=idle) for idle in (False, True))
+    ours, ours_idle = (_ours(published, places, names, groups, idle=idle) for idle in (False, True))
     twice, number = published.metric in _BOTH_READINGS, published.number
     fields = {
         **published.model_dump(include={"metric", "bound", "source", "note"}),
@@ -232,28 +232,39 @@ def _replication(spec: TrialSpec, published: Published, groups: dict[str, DagGro
     return DagReplication.model_validate(fields)
 
 
-def _place(spec: TrialSpec, window: str | None) -> Place:
-    phase, found = next(
-        (phase, each) for phase in spec.offered.phases for each in phase.all_windows() if window in {None, each.name}
-    )
-    return spec.offered.dag_of(phase).name, phase.name, found.name
+def _places(spec: TrialSpec, window: str | None) -> list[Place]:
+    """Return the window of that name; without a name, all measured ones."""
+    every = ((phase, each.name) for phase in spec.offered.phases for each in phase.all_windows())
+    return [(spec.offered.dag_of(phase).name, phase.name, name) for phase, name in every if window in {None, name}]
 
 
 def _ours(
-    published: Published, place: Place, names: Sequence[str], groups: dict[str, DagGroup], *, idle: bool
+    published: Published, places: Sequence[Place], names: Sequence[str], groups: dict[str, DagGroup], *, idle: bool
 ) -> Estimate:
     if missing := [name for name in names if name not in groups]:
         return Estimate(value=None, reason=f"no trial {' and '.join(missing)} of this run went through whole")
     found = [groups[name] for name in names]
     if published.metric == "passing_share":
-        return _mean([window.passing_on_path for window in found[0].windows(place)])
-    if published.metric == "end_to_end":
-        sides = [group.end_to_end(place) for group in found]
-    else:
-        sides = [group.perf_per_usd(place, PUBLISHED_PRICES, idle=idle) for group in found]
+        return _mean([each.passing_on_path for place in places for each in found[0].windows(place)])
+    sides = [_over_windows(published, places, group, idle=idle) for group in found]
     if not all(side and all(each.value for each in side) for side in sides):
         return Estimate(value=None, reason="not measured in both trials")
     return _spread_ratio(*sides) if published.metric == "perf_per_dollar_spread" else ratio(*sides)
+
+
+def _over_windows(published: Published, places: Sequence[Place], group: DagGroup, *, idle: bool) -> list[Estimate]:
+    """Return each run's value: of several windows their geometric mean; none where a run lacks one of them."""
+    by_window = [
+        group.end_to_end(place)
+        if published.metric == "end_to_end"
+        else group.perf_per_usd(place, PUBLISHED_PRICES, idle=idle)
+        for place in places
+    ]
+    if len(places) == 1:
+        return by_window[0]
+    if any(len(runs) != len(group.trials) for runs in by_window):
+        return []
+    return [mean_of_windows(windows) for windows in zip(*by_window, strict=True)]
 
 
 def _mean(shares: Sequence[Estimate]) -> Estimate:

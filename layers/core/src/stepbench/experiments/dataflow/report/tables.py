@@ -83,7 +83,8 @@ def published_table(found: Sequence[DagReplication], *, emulated: bool) -> doc.T
 def _published(each: DagReplication) -> doc.Row:
     over = f" over {each.over_trial}" if each.over_trial else ""
     name = doc.sentence_case(f"{each.trial}{over}, {words.PUBLISHED_METRICS[each.metric]}")
-    of = each.dag if each.window == each.dag else f"{each.dag}, {each.window}"
+    window = "all windows together" if "," in each.window else each.window
+    of = each.dag if each.window == each.dag else f"{each.dag}, {window}"
     number = digits.percent(each.published) if each.unit == "share" else f"{digits.rounded(each.published)} ×"  # noqa: RUF001 -- times
     bound = {"above": "more than ", "up_to": "at most ", None: ""}[each.bound]
     caveat = doc.Span(each.caveat, "provider not-aws") if each.caveat else ""
