@@ -5,8 +5,8 @@ What the measuring layer costs a function: an invocation with it beside the same
 
 Both sandboxes are processes as the embedded run starts them, under a Runtime API in this process, and take turns
 invocation by invocation. The bare one has a wrapper, too, which does nothing: here a wrapper costs a second start of an
-interpreter, which it does not on Lambda. Cold is from the start of the process to the first answer. What lies between t4
-and the handler is the layer's, and no part of handler time.
+interpreter, which it does not on Lambda. Cold is from the start of the process to the first answer. What lies between
+t4 and the handler is the layer's, and no part of handler time.
 """
 
 from __future__ import annotations
