@@ -36,9 +36,9 @@ def order_statistic_interval(ascending: Values, q: float) -> tuple[float, float]
 
 
 def even_sample(values: Values, per_s: float = 20, drain_limit_s: float = 120) -> Sample:
-    """Return a sample of values at an even rate."""
+    """Return a sample of values in ms at an even rate, of which those that are missing have waited until the limit."""
     at_s = np.arange(values.size) / per_s
-    return Sample(values, at_s, values.size / per_s, drain_limit_s, np.random.default_rng(1))
+    return Sample(values, at_s, values.size / per_s, drain_limit_s, np.random.default_rng(1), "", 1_000 * drain_limit_s)
 
 
 def autoregressive(phi: float, n: int, seed: int = 1) -> Values:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from tests.samples.results import accounting, latency, numbered, sample_facts, trial_summary, window_of_writes
+from tests.samples.results import accounting, changed, latency, numbered, sample_facts, trial_summary, window_of_writes
 
 from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.cost import Cost
 from stepbench.contracts.measures import HandlerResult
-from stepbench.contracts.result import TrialResult
+from stepbench.contracts.result import Caveat, TrialResult
 from stepbench.contracts.threshold_grammar import parse_judge, parse_threshold
 from stepbench.costs.actual import FunctionUsage, function_amounts
 from stepbench.costs.prices import bill
@@ -86,3 +86,19 @@ def settings_run(results: Sequence[TrialResult], judge: str = "handler p50", *th
     judged = parse_judge(judge) if judge else None
     summary = summarise(sample_facts("settings"), results, [*map(parse_threshold, thresholds)], judged)
     return summary.model_copy(update={"verdicts": plan_verdicts(summary.trials, judge=judged)})
+
+
+def failing(result: TrialResult, unprocessed: int) -> TrialResult:
+    """Return a trial whose function failed every try at so many events, with what the analysis has of that."""
+    summary = result.summary
+    (window,) = summary.windows
+    if window.handler is None:
+        return result
+    counts = {"processed": EVENTS - unprocessed, "failed_once": unprocessed, "given_up": unprocessed}
+    handler = window.handler.model_copy(update={**counts, "errors": {"KeyError": 3 * unprocessed}})
+    caveats = [Caveat(kind=kind, text=kind, remedy="-") for kind in ("never_processed", "handler_errors")]
+    return changed(
+        result, windows=(window.model_copy(update={"handler": handler}),), caveats=tuple(caveats),
+        accounting=accounting(sent=EVENTS, ok=EVENTS, received=EVENTS, processed=EVENTS - unprocessed,
+                              failed_in_handler=unprocessed),
+    )  # fmt: skip

@@ -11,6 +11,7 @@ from tests.samples.measured_functions import MeasuredTrial
 
 from stepbench.analysis.thresholds import judge
 from stepbench.contracts.invocations import Redelivered
+from stepbench.contracts.tasks import StateError
 from stepbench.contracts.threshold_grammar import parse_threshold
 
 if TYPE_CHECKING:
@@ -42,6 +43,18 @@ def test_accounting_has_the_same(result: TrialResult) -> None:
     measured, warm_up = present(result.summary.accounting), present(result.summary.warm_up)
     assert (measured.processed, measured.failed_in_handler, measured.processed_twice) == (190, 10, 10)
     assert (warm_up.processed, warm_up.failed_in_handler) == (40, 0)
+
+
+def test_a_stopped_trial_blames_the_handler_for_nothing_that_had_time_left() -> None:
+    """It was stopped within the drain limit: the batch that never ended might have come again."""
+    stopped = MeasuredTrial().result(StateError(Error="TrialCancelledError", Cause="stopped by the user")).summary
+    accounting, (window,) = present(stopped.accounting), stopped.windows
+    assert (accounting.processed, accounting.failed_in_handler, accounting.cut_off_in_handler) == (190, 0, 10)
+    handler = present(window.handler)
+    assert (handler.arrived, handler.processed, handler.failed_in_handler, handler.cut_off) == (200, 190, 0, 10)
+    caveats = {caveat.kind: caveat.text for caveat in stopped.caveats}
+    assert "never_processed" not in caveats
+    assert caveats["incomplete"].endswith(" 10 events that had arrived had not been processed: cut off, not failed.")
 
 
 def test_handler_time_is_that_of_the_first_invocation(handler: HandlerResult) -> None:

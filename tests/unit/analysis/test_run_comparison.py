@@ -8,6 +8,7 @@ import pytest
 from tests.samples.comparisons import estimate, etcd, run, trial, window
 from tests.samples.estimates import present
 from tests.samples.finished_dags import slower_each_time
+from tests.samples.function_settings import AFTER, PACKAGE, failing, settings_run, version_results
 
 from stepbench.analysis.effects import has_regressed
 from stepbench.analysis.run_comparison import Selected, compare_summaries
@@ -70,6 +71,50 @@ def test_losses_and_errors_regress_as_soon_as_more_of_them_are_shown() -> None:
     found = compare_summaries(Selected([run(clean)]), Selected([run(failing)]), 0.05)
     assert [effect.measure for effect in found.verdicts[0].effects if effect.regressed] == ["errors"]
     assert "B has more errors: 5.0 % against 0.0 %; latency is the same within 10 %." in found.verdicts[0].text
+
+
+def test_a_version_that_fails_its_events_regresses_however_fast_it_is() -> None:
+    """It gives up early: 240 of 400 events are never processed, and the handler takes a tenth of the time."""
+    results = [
+        failing(each, 240) if each.summary.point[PACKAGE] == AFTER else each for each in version_results(slower=-0.9)
+    ]
+    whole = settings_run(results)
+    (within,) = whole.verdicts
+    assert within.text.endswith(" times [9.8, 10.3]; more unprocessed events: 60 % against 0.0 %.")
+    assert within.doubts == ("never_processed", "handler_errors")
+    before, after = (
+        whole.model_copy(update={"run_id": side, "trials": whole.trials[place::2]})
+        for place, side in enumerate(("before", "after"))
+    )
+    found = compare_summaries(Selected([before]), Selected([after]), 0.05, PACKAGE)
+    assert not found.passed
+    assert [each.measure for each in found.verdicts[0].effects if each.regressed] == ["failed_in_handler"]
+    assert {each.kind for each in found.caveats} == {"never_processed", "handler_errors"}
+    assert describe_outcome(found).startswith("1 regression beyond 5 %")
+    assert compare_summaries(Selected([after]), Selected([after.model_copy(update={"run_id": "b"})]), 0.05).passed
+
+
+@pytest.mark.parametrize(
+    ("judge", "text"),
+    [
+        ("errors", "after (b7d04e11) is the same in errors of writes: none on either side; more unprocessed events: "),
+        ("failed_in_handler", "after (b7d04e11) has more unprocessed events: 60 % against 0.0 %"),
+    ],
+)
+def test_errors_of_writes_are_not_those_of_the_function(judge: str, text: str) -> None:
+    """A write that was acknowledged has not failed, whatever the function does with it."""
+    results = [failing(each, 240) if each.summary.point[PACKAGE] == AFTER else each for each in version_results()]
+    (found,) = settings_run(results, judge).verdicts
+    assert found.text.startswith(text)
+
+
+def test_of_what_no_function_processes_nothing_is_said() -> None:
+    """A judge of unprocessed events has no answer where a receiver of ours stands."""
+    a, b = (run(etcd(1.0), run_id=side).model_copy(update={"judge": parse_judge("failed_in_handler")}) for side in "ab")
+    effects = compare_summaries(Selected([a]), Selected([b]), 0.05).verdicts[0].effects
+    assert (effects[0].measure, effects[0].finding, effects[0].a.reason) == (
+        "failed_in_handler", "unknown", "not measured",
+    )  # fmt: skip
 
 
 def test_trials_are_paired_by_name_and_others_are_told() -> None:
@@ -165,6 +210,24 @@ def test_a_tail_beyond_the_drain_limit_is_slower_than_one_that_is_not() -> None:
     )
     assert [effect.measure for effect in found.verdicts[0].effects if effect.regressed] == ["p90"]
     assert found.verdicts[0].text.startswith("B is slower at p90: over 8.00 ms against ")
+
+
+@pytest.mark.parametrize("beyond", [3, 1], ids=["in all runs", "in one run"])
+def test_over_runs_a_tail_beyond_the_drain_limit_is_slower_too(beyond: int) -> None:
+    """What lies beyond has no mean over the runs: the least that any of them may be is known."""
+    fast, gone = etcd(1.0), Estimate(value=None, low=120_000, reason="> drain limit (120 s)")
+    p90s = [gone] * beyond + [Estimate(value=90, low=80, reason="upper limit > drain limit (120 s)")] * (3 - beyond)
+    window_of = fast.windows[0]
+    slow = [
+        window_of.model_copy(update={"latency_ms": window_of.latency_ms.model_copy(update={"p90": p90})})
+        for p90 in p90s
+    ]
+    a = [run(fast, run_id=f"a{place}") for place in range(3)]
+    b = [run(fast.model_copy(update={"windows": (each,)}), run_id=f"b{place}") for place, each in enumerate(slow)]
+    found = compare_summaries(Selected(a), Selected(b), 0.05)
+    assert [effect.measure for effect in found.verdicts[0].effects if effect.regressed] == ["p90"]
+    least = "120 s" if beyond == 3 else "80.0 ms"
+    assert found.verdicts[0].text.startswith(f"B is slower at p90: over {least} against ")
 
 
 def test_a_trial_that_was_to_be_skipped_has_not_failed() -> None:

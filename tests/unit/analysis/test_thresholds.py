@@ -124,7 +124,10 @@ def test_without_an_interval_nothing_is_decided(reason: str, times: float | None
     ("text", "estimate", "state"),
     [
         ("p99 < 20 ms", Estimate(value=None, reason="> drain limit (120 s)"), "failed"),
-        ("p99 > 20 ms", Estimate(value=None, reason="> drain limit (120 s)"), "failed"),
+        ("p99 > 20 ms", Estimate(value=None, reason="> drain limit (120 s)"), "undecidable"),
+        ("p99 > 20 ms", Estimate(value=None, low=120_000, reason="> drain limit (120 s)"), "passed"),
+        ("p99 >= 20 ms", Estimate(value=None, low=15, reason="> drain limit (120 s)"), "undecidable"),
+        ("p99 < 20 ms", Estimate(value=None, low=15, reason="> drain limit (120 s)"), "failed"),
         ("p99 < 20 ms", Estimate(value=None, reason="nothing was measured"), "undecidable"),
         ("p99 < 20 ms", Estimate(value=18, low=15, reason="upper limit > drain limit (120 s)"), "undecidable"),
         ("p99 < 20 ms", Estimate(value=25, low=21, reason="upper limit > drain limit (120 s)"), "failed"),
@@ -191,6 +194,9 @@ def test_a_maximum_is_that_of_this_run_and_beyond_the_drain_limit_with_losses() 
     assert outcome("max < 3 ms", sample_window("w", [1.0, 2.0])) == ("passed", 2.0, None)
     assert outcome("max < 2 ms", sample_window("w", [1.0, 2.0])) == ("failed", 2.0, None)
     assert outcome("max < 9 ms", sample_window("w", [1.0, None])) == ("failed", None, "> drain limit: 1 never arrived")
+    one_lost = sample_window("w", [10.0, None])
+    one_lost = one_lost.model_copy(update={"latency_ms": one_lost.latency_ms.model_copy(update={"max": 10.0})})
+    assert outcome("max > 9 ms", one_lost) == ("passed", None, "> drain limit: 1 never arrived")
     assert outcome("max < 9 ms", sample_window("w", [])) == ("undecidable", None, "nothing was measured")
 
 

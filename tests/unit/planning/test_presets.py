@@ -35,6 +35,11 @@ def test_every_preset_asks_a_question_but_the_one_that_only_calibrate_can_judge(
     assert (silent.presets, questions()[-1]) == (("calibrate",), silent)
 
 
+def test_one_s_own_function_has_to_process_what_it_gets() -> None:
+    """Errors alone count writes: a function that fails all of them would pass."""
+    assert "failed_in_handler < 1 %" in parse_plan(find_plan("your-function")).thresholds
+
+
 def only_varies(path: str) -> Callable[[Plan], bool]:
     """Ask for a matrix of one setting in each trial."""
     return lambda plan: all(list(trial.matrix or ()) == [path] for trial in plan.trials)

@@ -22,7 +22,9 @@ def test_every_number_of_the_accounting_is_in_the_tables(summary: RunSummary) ->
     """A number that is not shown is one that nobody can check."""
     account = present(summary.trials[3].accounting)
     account = account.model_copy(update={"held_back": 2, "leaked": 1, "cut_off": 3, "watch_gap": 4, "unpaired": 8})
-    account = account.model_copy(update={"processed": 5, "failed_in_handler": 6, "processed_twice": 7})
+    account = account.model_copy(
+        update={"processed": 5, "failed_in_handler": 6, "cut_off_in_handler": 9, "processed_twice": 7}
+    )
     shown = {
         line.field: line.numbers[0] for group in accounting_sections([account]) for line in group.lines if line.field
     }
@@ -42,6 +44,10 @@ def test_a_measured_function_s_events_are_processed_or_have_failed(summary: RunS
     )
     fields = {line.field for group in accounting_sections([account]) for line in group.lines}
     assert not {"processed", "failed_in_handler", "processed_twice"} & fields
+    stopped = measured.model_copy(update={"failed_in_handler": 2, "cut_off_in_handler": 10})
+    found = accounting_sections([stopped])[3]
+    assert found.equation == "received = processed + failed in the handler + cut off there"
+    assert found.sums == (("200 = 188 + 2 + 10", True),)
 
 
 def test_the_filter_s_numbers_are_shown_where_there_was_one(summary: RunSummary) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -120,6 +121,29 @@ def test_a_quantile_in_the_missing_mass_says_so() -> None:
     assert (found.n, found.missing) == (200, 20)
     assert found.max == values[np.isfinite(values)].max()
     assert found.mean is None  # of the survivors it would be the better, the more is lost
+
+
+@pytest.mark.parametrize(("lost", "low"), [(7, 2.0), (60, 30_000.0)], ids=["some", "surely"])
+def test_a_quantile_in_the_missing_mass_has_a_lower_limit(lost: int, low: float) -> None:
+    """Of 7 lost among 400 p99 may still be a value that arrived; of 60 it surely has waited until the drain limit."""
+    values = np.linspace(1, 3, 400)
+    values[-lost:] = math.inf
+    sample = even_sample(np.random.default_rng(2).permutation(values), drain_limit_s=30)
+    found = sample.estimate(0.99)
+    assert (found.value, found.high, found.reason) == (None, None, "> drain limit (30 s)")
+    assert (found.low == low) if lost == 60 else (low < (found.low or 0) < 3)
+    unknown = replace(sample, missing_over=None).estimate(0.99)
+    assert unknown.low == (None if lost == 60 else found.low)
+
+
+def test_losses_in_one_burst_are_worth_less_than_those_at_random() -> None:
+    """40 that are lost in a row say little of how many the next run loses."""
+    values = np.linspace(1, 3, 400)
+    values[-40:] = math.inf
+    at_random = even_sample(np.random.default_rng(2).permutation(values)).estimate(0.95)
+    in_a_row = even_sample(np.concatenate([np.random.default_rng(2).permutation(values[:360]), values[360:]]))
+    assert at_random.low == 120_000
+    assert (in_a_row.estimate(0.95).low or 0) < 3
 
 
 def test_an_upper_limit_in_the_missing_mass_says_so() -> None:

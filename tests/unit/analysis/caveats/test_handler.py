@@ -89,6 +89,23 @@ def test_events_without_a_latency_of_their_own_are_counted_and_said() -> None:
     assert "whole milliseconds" in caveats["platform_times"].text
 
 
+@pytest.mark.parametrize(("resolution_ns", "said"), [(1_000_000, "1.00 ms"), (1_000, "")])
+def test_a_coarse_clock_of_the_function_is_a_caveat(resolution_ns: int, said: str) -> None:
+    """Node.js without its own WASI has whole milliseconds; with it, microseconds."""
+    trial = RetryingTrial()
+    run = {"took_ns": 3 * 10**6, "batch": 1, "t4_resolution_ns": resolution_ns}
+    trial.records.invoke(1, range(1), trial.records.start_of(1) + 90 * 10**9, **run)
+    caveats = {caveat.kind: caveat.text for caveat in trial.result().summary.caveats}
+    assert (f" as coarse as {said}: " in caveats.get("coarse_times", "")) == bool(said)
+    assert ("coarse_times" in caveats) == bool(said)
+
+
+def test_no_clock_reference_helps_a_measured_function() -> None:
+    """Its layer reads no other clock, whatever the stack's parameter says."""
+    (remedy,) = (each.remedy for each in MeasuredTrial().result().summary.caveats if each.kind == "clock_unmeasured")
+    assert remedy.startswith("Nothing measures a function's own clock: ")
+
+
 @pytest.fixture(scope="module")
 def texts() -> dict[str, str]:
     """Return the trial's caveats by kind."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.samples.function_settings import HANDLER_MS, MEMORY, memory_results, settings_run
+from tests.samples.function_settings import HANDLER_MS, MEMORY, failing, memory_results, settings_run
 from tests.samples.results import changed, sample_manifest
 
 from stepbench.contracts.cost import Cost
@@ -159,6 +159,35 @@ def test_a_memory_that_measured_nothing_is_named() -> None:
     texts = said(results, LIMIT)
     assert texts[0].startswith("512 MiB is the cheapest memory that keeps ")
     assert texts[1] == "256 MiB measured nothing, and may be cheaper."
+
+
+@pytest.mark.parametrize(
+    ("unprocessed", "cheapest", "left_out"),
+    [(400, "512 MiB", " (100 %)"), (4, "512 MiB", " (1.0 %)"), (3, "128 MiB", "")],
+    ids=["all", "a hundredth", "some single ones"],
+)
+def test_a_memory_that_fails_its_events_is_not_the_cheapest(unprocessed: int, cheapest: str, left_out: str) -> None:
+    """What fails early is cheap, and its trigger as fast as ever."""
+    results = [
+        failing(each, unprocessed) if each.summary.point[MEMORY] == 128 else each
+        for each in memory_results(handler_ms={128: 30.0, 512: 42.0, 1024: 36.0})
+    ]
+    for thresholds in ((), ("p99 < 200 ms",), ("p99 < 200 ms", "p50 < 200 ms")):
+        texts = said(results, *thresholds, judge="p99")
+        found = texts[:-1] if left_out else texts
+        assert all(text.startswith(f"{cheapest} is the ") and " cheapest" in text for text in found)
+        assert not left_out or texts[-1] == f"Left out, since events were not processed: 128 MiB{left_out}."
+    summary = settings_run(results, "p99", "p99 < 200 ms")
+    assert drawing_of(summary, results).data["chosen"] == {"value": [cheapest]}
+    assert ("128 MiB left out" in render_markdown(summary)) == bool(left_out)
+
+
+def test_where_every_memory_fails_its_events_none_is_named() -> None:
+    """Neither the cheapest nor the fastest of what does not work is an answer."""
+    results = [failing(each, 400) for each in memory_results(handler_ms={128: 30.0, 512: 42.0})]
+    left_out = "Left out, since events were not processed: 128 MiB (100 %) and 512 MiB (100 %)."
+    assert said(results) == [left_out]
+    assert said(results, LIMIT) == [f"No memory keeps {LIMIT}.", left_out]
 
 
 def test_where_nothing_is_known_of_what_is_judged_nothing_is_the_fastest() -> None:

@@ -42,7 +42,7 @@ def _item(*lines: str) -> dict[str, Any]:
 
 def test_an_invocation_becomes_an_item_that_readers_of_receivers_items_know() -> None:
     """So canaries, counts and the join need to know nothing of functions."""
-    item = _item(_begin("aws:dynamodb", [_stream(0), _stream(1)]), _line("t5", t5=T5))
+    item = _item(_begin("aws:dynamodb", [_stream(0), _stream(1)], t4_resolution_ns=1_000), _line("t5", t5=T5))
 
     parsed = parse_item({"sk": f"r-1#{T4:020d}", **item})
 
@@ -51,6 +51,7 @@ def test_an_invocation_becomes_an_item_that_readers_of_receivers_items_know() ->
     assert parsed.entries["t4_ns"].tolist() == [T4, T4]
     assert (parsed.cold, parsed.init_ns, parsed.source) == (True, 7, "function")
     assert (item["t5_ns"], item["failed_from"], item["error"]) == (T5, 2, "")
+    assert present(parsed.run).resolution_ns == 1_000
 
 
 @pytest.mark.parametrize(

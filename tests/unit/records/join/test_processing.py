@@ -84,10 +84,10 @@ def processing(items: Sequence[T4Item]) -> Processing:
     return present(joined(items).processing)
 
 
-def books(items: Sequence[T4Item]) -> Accounting:
+def books(items: Sequence[T4Item], cut_off_ns: int | None = None) -> Accounting:
     """Account for the four."""
     found = joined(items)
-    return account(found, found.offered)
+    return account(found, found.offered, cut_off_ns=cut_off_ns)
 
 
 def test_times_of_what_is_processed_at_once() -> None:
@@ -137,6 +137,15 @@ def test_what_ends_after_the_drain_limit_has_failed() -> None:
     last = DRAIN_MS + 301.05
     accounting = books([invocation(200, last - 200, 0), invocation(201, last - 200.9, 1), invocation(400, None, 2)])
     assert (accounting.received, accounting.processed, accounting.failed_in_handler) == (3, 1, 2)
+
+
+@pytest.mark.parametrize(("cut_off_ms", "failed", "cut_off"), [(None, 3, 0), (150, 2, 1), (-1, 0, 3)])
+def test_what_a_stop_cut_off_has_not_failed_in_the_handler(cut_off_ms: int | None, failed: int, cut_off: int) -> None:
+    """Events 0, 1 and 2 are acknowledged at 1, 101 and 201 ms, and never end: a later try may still have come."""
+    items = [invocation(50 + 100 * number, None, number) for number in range(3)]
+    accounting = books(items, None if cut_off_ms is None else START_NS + cut_off_ms * MS)
+    assert (accounting.received, accounting.processed) == (3, 0)
+    assert (accounting.failed_in_handler, accounting.cut_off_in_handler) == (failed, cut_off)
 
 
 def test_accounting_counts_processings_beyond_the_first() -> None:

@@ -17,8 +17,9 @@ def test_a_folder_is_enough_for_a_plan(sample: str, capsys: pytest.CaptureFixtur
     """What can be seen is not asked for, and the next command is named."""
     assert main(["init", "--function", str(SAMPLES / sample)]) == 0
     assert capsys.readouterr().err.endswith("next: stepbench run plan.yaml\n")
-    (trial,) = YAML(typ="safe").load(Path("plan.yaml"))["trials"]
-    assert trial["target"]["function"]["handler"] == "app.handler"
+    plan = YAML(typ="safe").load(Path("plan.yaml"))
+    assert plan["trials"][0]["target"]["function"]["handler"] == "app.handler"
+    assert plan["thresholds"] == ["errors < 1 %", "unsent < 1 %", "failed_in_handler < 1 %"]
     assert main(["validate", "plan.yaml"]) == 0
 
 

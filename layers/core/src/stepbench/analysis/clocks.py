@@ -150,6 +150,10 @@ def find_unmeasured_clocks(evidence: Evidence, findings: Findings) -> Iterator[C
         what = "Response times and lateness" if one_clock else "Latencies that end at t4"
         text = f"{what} compare two clocks, {findings.clock.text}."
         remedy = "Set the stack's clock reference (an SNTP server that functions can reach)."
+        if evidence.spec.offered.target.function is not None:
+            remedy = (
+                "Nothing measures a function's own clock: on AWS take 1 ms for the error. Handler time is by one clock."
+            )
         yield Caveat(kind="clock_unmeasured", text=text, remedy=remedy)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.across_trials import Effect, Finding
 from stepbench.contracts.measures import Estimate, KindName, Latency, WindowResult
-from stepbench.contracts.thresholds import COST, PER_DOLLAR, THROUGHPUT
+from stepbench.contracts.thresholds import COST, FAILED_IN_HANDLER, PER_DOLLAR, THROUGHPUT
 from stepbench.digits import MOST_TIMES_LONGER, TIMES, times_longer
 from stepbench.stats.over_runs import (
     MIN_RUNS,
@@ -82,6 +82,8 @@ def compare_runs(b: Runs, a: Runs, *, paired: bool = False) -> tuple[Effect, ...
     """
     Return the effects on p50, p90, p99 and the maximum, and on throughput in closed loop.
 
+    Of a measured function there is that on events that it has not processed, too: one that gives up early is fast.
+
     Args:
         b: the side that is judged.
         a: what it is set against.
@@ -91,12 +93,16 @@ def compare_runs(b: Runs, a: Runs, *, paired: bool = False) -> tuple[Effect, ...
     effects.append(_max_effect(b, a))
     if b.kind is None and closed_loop(b.windows) and closed_loop(a.windows):
         effects.append(_throughput_effect(b, a, paired=paired))
+    if b.kind is None and all(window.handler for window in (*b.windows, *a.windows)):
+        effects.append(compare_shares(FAILED_IN_HANDLER, b, a))
     return tuple(effects)
 
 
 def compare_shares(measure: Shared, b: Runs, a: Runs) -> Effect:
     """
-    Return the effect on the share of lost events, or of failed and unknown outcomes, all runs together.
+    Return the effect on the share of lost events, of failed and unknown outcomes, or of events not processed.
+
+    All runs are taken together.
 
     Where events waited ever longer nothing is found: more of them are given up the longer that goes on.
     """
@@ -179,11 +185,11 @@ def _finding_beyond(b: Sequence[Estimate], a: Sequence[Estimate]) -> Finding | N
 
 
 def _lies_beyond(above: Sequence[Estimate], below: Sequence[Estimate]) -> bool:
-    """Return whether no run of one side has a value, only a lower limit, and all of these exceed the other's upper."""
-    lows = [each.low for each in above if each.value is None and each.low is not None]
+    """Return whether a run of one side has no value, and the lower limits of all its runs exceed the other's upper."""
+    lows = [each.low for each in above if each.low is not None]
     highs = [each.high for each in below if each.high is not None]
-    all_known = 0 < len(lows) == len(above) and 0 < len(highs) == len(below)
-    return all_known and min(lows) > max(highs)
+    all_known = len(lows) == len(above) and 0 < len(highs) == len(below)
+    return all_known and any(each.value is None for each in above) and min(lows) > max(highs)
 
 
 def _worst_reason(runs: Sequence[Estimate]) -> str:
@@ -220,11 +226,21 @@ def exact_effect(name: str, b: Sequence[Estimate], a: Sequence[Estimate], why: s
 
 
 def _side_value(runs: Sequence[Estimate]) -> Estimate:
-    """Return a single run's own quantile, whose interval speaks of that run; else the mean over runs, if none grew."""
+    """
+    Return a single run's own quantile, whose interval speaks of that run; else the mean over runs, if none grew.
+
+    Of runs one of which lies beyond the drain limit, it is the least that any of them may be.
+    """
     behind = next((run for run in runs if run.fell_behind), None)
     if behind is not None and len(runs) > 1:
         return Estimate(value=mean_over_runs(runs).value, reason=behind.reason)
-    return runs[0] if len(runs) == 1 else mean_over_runs(runs)
+    if len(runs) == 1:
+        return runs[0]
+    beyond = next((run for run in runs if run.value is None), None)
+    lows = [run.low for run in runs if run.low is not None]
+    if beyond is not None and len(lows) == len(runs):
+        return Estimate(value=None, low=min(lows), reason=beyond.reason)
+    return mean_over_runs(runs)
 
 
 def _find(found: Estimate, none: float, of_interest: float | None) -> Finding:
@@ -275,6 +291,9 @@ def _count(measure: Shared, side: Runs) -> tuple[int, int]:
     kinds = [window.of_kind(side.kind) for window in side.windows] if side.kind else []
     if kinds:
         return sum(kind.failed + kind.unknown for kind in kinds if kind), sum(kind.sent for kind in kinds if kind)
+    if measure == FAILED_IN_HANDLER:
+        found = [window.handler for window in side.windows if window.handler]
+        return sum(each.failed_in_handler for each in found), sum(each.arrived for each in found)
     if measure == "lost":
         return (
             sum(window.latency_ms.missing for window in side.windows),

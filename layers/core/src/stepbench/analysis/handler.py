@@ -56,7 +56,7 @@ def handler_result(evidence: Evidence, window: MeasuredWindow) -> HandlerResult 
         return None
     own = window.scheduled - events.first
     arrived, processed, found = events.arrived[own], events.processed[own], events.processing
-    rows = _invocations(events, found, window.scheduled)
+    rows, failed = _invocations(events, found, window.scheduled), events.failed_in_handler(evidence.cut_off_ns)[own]
     runs = items.runs
     return HandlerResult(
         handler_ms=_handler_latency(events, window),
@@ -66,6 +66,7 @@ def handler_result(evidence: Evidence, window: MeasuredWindow) -> HandlerResult 
         processed_twice=int(found.again[own].sum()),
         failed_once=int(np.count_nonzero(found.failed[own])),
         given_up=int(np.count_nonzero(np.isin(window.scheduled[~processed], given_up(evidence)))),
+        cut_off=int(np.count_nonzero(arrived & ~processed & ~failed)),
         redelivered=_redelivered(events, own[processed]),
         invocations=rows.size,
         errors={} if runs is None else _count_errors(runs, rows),

@@ -15,7 +15,15 @@ from stepbench.analysis.thresholds import latency_of, of_latency
 from stepbench.contracts.across_trials import Effect
 from stepbench.contracts.experiment import QUANTILES
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.thresholds import COST, OF_KINDS, PER_DOLLAR, SHARED, THROUGHPUT, Judge
+from stepbench.contracts.thresholds import (
+    COST,
+    FAILED_IN_HANDLER,
+    OF_KINDS,
+    PER_DOLLAR,
+    SHARED,
+    THROUGHPUT,
+    Judge,
+)
 from stepbench.stats.over_runs import MIN_RUNS, mean_over_runs
 
 if TYPE_CHECKING:
@@ -45,7 +53,7 @@ def judged_over_runs(judge: Judge, runs: Sequence[tuple[TrialSummary, WindowResu
     """Return the measure in one window of a trial's runs, one at least: their geometric mean, of shares the sum's."""
     windows = [window for _, window in runs]
     if (shared := _shared(judge)) is not None:
-        return _nothing(NOT_MEASURED) if _never_arrives(shared, windows) else share(shared, Runs(windows))
+        return _nothing(NOT_MEASURED) if _is_unknown(shared, windows) else share(shared, Runs(windows))
     found = runs_judged(judge, Runs(windows, None, [cost_per_million(trial) for trial, _ in runs]))
     return mean_over_runs(found) if judge.statistic in QUANTILES and len(found) > 1 else mean_of_exact(found)
 
@@ -132,8 +140,10 @@ def _shared(judge: Judge) -> Shared | None:
     return next((each for each in SHARED if each == judge.statistic), None)
 
 
-def _never_arrives(shared: Shared, windows: Sequence[WindowResult]) -> bool:
-    """Return whether events are to be counted as lost that nothing delivers: operations."""
+def _is_unknown(shared: Shared, windows: Sequence[WindowResult]) -> bool:
+    """Return whether nothing is counted of it: operations are not delivered, and not all have a function of theirs."""
+    if shared == FAILED_IN_HANDLER:
+        return not all(window.handler for window in windows)
     return shared == "lost" and any(window.operations for window in windows)
 
 
@@ -165,7 +175,7 @@ def _of_window(judge: Judge, window: WindowResult, runs: Runs, statistic: str) -
 
 def _effect(judge: Judge, b: Runs, a: Runs, *, paired: bool) -> Effect:
     if (shared := _shared(judge)) is not None:
-        if _never_arrives(shared, (*b.windows, *a.windows)):
+        if _is_unknown(shared, (*b.windows, *a.windows)):
             nothing = _nothing(NOT_MEASURED)
             return Effect(measure=shared, a=nothing, b=nothing, difference=nothing, finding="unknown")
         return compare_shares(shared, b, a)

@@ -11,6 +11,7 @@ from stepbench.analysis.slow_spells import undecide_tails
 from stepbench.analysis.verdict_text import (
     COMPARED_WORDS,
     OPPOSITE,
+    SHARED_WORDS,
     describe_effects,
     describe_rest,
     describe_share,
@@ -21,7 +22,7 @@ from stepbench.analysis.verdict_text import (
     why_unknown,
 )
 from stepbench.contracts.across_trials import Verdict
-from stepbench.contracts.thresholds import COST, SHARED, THROUGHPUT
+from stepbench.contracts.thresholds import COST, FAILED_IN_HANDLER, SHARED, THROUGHPUT
 from stepbench.stats.over_runs import MIN_RUNS
 
 if TYPE_CHECKING:
@@ -111,7 +112,9 @@ def _begin(own: Effect, others: Sequence[Effect], names: Names, cause: OtherCaus
     """Return what came of the measure itself, or why nothing did and which run would decide it."""
     if own.measure in SHARED and None not in {own.a.value, own.b.value}:
         if own.a.value == own.b.value == 0:
-            return f"{names.b} is the same in {own.measure}: none on either side"
+            has_function = own.measure == "errors" and any(each.measure == FAILED_IN_HANDLER for each in others)
+            of = " of writes" if has_function else ""
+            return f"{names.b} is the same in {SHARED_WORDS[own.measure]}{of}: none on either side"
         return f"{names.b} has {describe_share(own)}"
     if own.finding == "unknown":
         return f"Not decided: {_why(own, others, names)}"
@@ -148,15 +151,14 @@ def _why(own: Effect, others: Sequence[Effect], names: Names) -> str:
 
 
 def _further(own: Effect, others: Sequence[Effect]) -> list[tuple[str, ...]]:
-    """Return what else was found: of latency in other quantiles, then shares."""
-    parts: list[tuple[str, ...]] = []
+    """Return what else was found: shares, then latency in other quantiles."""
+    shares = [describe_share(each) for each in others if each.measure in SHARED and each.finding in OPPOSITE]
+    parts: list[tuple[str, ...]] = [(said, said.partition(":")[0]) for said in shares]
     for finding in OPPOSITE:
         found = [each.measure for each in others if each.finding == finding and each.measure.startswith("p")]
         also = "also " if own.finding == finding and own.measure not in {COST, THROUGHPUT, *SHARED} else ""
         if found:
             parts.append((f"{also}{COMPARED_WORDS[finding]} at {digits.listed(found)}",))
-    shares = [describe_share(each) for each in others if each.measure in SHARED and each.finding in OPPOSITE]
-    parts += [(said, said.partition(":")[0]) for said in shares]
     if not parts and own.finding == "unknown":
         parts.append((describe_rest(others),))
     return parts

@@ -34,6 +34,7 @@ NO_WINDOW = "nothing that it is about was measured"
 NOT_COUNTED = "not counted by window in this version's records"
 WITHIN = "the limit lies within the interval"
 _BEYOND = "> drain limit"
+_LOWER = frozenset({">", ">="})
 _STATES = ("failed", "undecidable", "passed")
 
 
@@ -59,7 +60,11 @@ def decide(threshold: Threshold, estimate: Estimate) -> Decision:
     """Decide by the ends that are known of an interval, where there should be one, otherwise by the value."""
     value, low, high, reason = estimate.value, estimate.low, estimate.high, estimate.reason
     if value is None:
-        return Decision("failed" if (reason or "").startswith(_BEYOND) else "undecidable", reason)
+        beyond = (reason or "").startswith(_BEYOND)
+        if beyond and threshold.comparison not in _LOWER:
+            return Decision("failed", reason)
+        holds = beyond and low is not None and threshold.holds(low)
+        return Decision("passed" if holds else "undecidable", reason)
     if low is None and high is None and reason is None:
         low = high = value
     kept = {threshold.holds(-math.inf if low is None else low), threshold.holds(math.inf if high is None else high)}
@@ -111,7 +116,7 @@ def _judge_one(threshold: Threshold, trials: Sequence[TrialSummary]) -> list[Thr
 def _rank(threshold: Threshold, result: ThresholdResult) -> tuple[int, float]:
     """Rank missed ones before the others, and each by how near to or far beyond the limit it is."""
     value = math.inf if result.value is None else result.value
-    return _STATES.index(result.state), value if threshold.comparison in {">", ">="} else -value
+    return _STATES.index(result.state), value if threshold.comparison in _LOWER else -value
 
 
 def _in_windows(threshold: Threshold, trials: Sequence[TrialSummary]) -> Iterator[ThresholdResult]:
@@ -236,7 +241,8 @@ def of_latency(latency: Latency, statistic: str) -> Estimate:
     if statistic in QUANTILES:
         return _with_all_ends(latency, statistic)
     if latency.missing:
-        return Estimate(value=None, reason=f"{_BEYOND}: {digits.count(latency.missing)} never arrived")
+        reason = f"{_BEYOND}: {digits.count(latency.missing)} never arrived"
+        return Estimate(value=None, low=latency.max, reason=reason)
     if latency.p50.fell_behind:
         return Estimate(value=latency.max, low=latency.max, reason=latency.p50.reason)
     return Estimate(value=latency.max, reason=None if latency.max is not None else NOTHING_MEASURED)

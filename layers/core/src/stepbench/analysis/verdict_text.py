@@ -34,7 +34,7 @@ COMPARED_WORDS = {"lower": "faster", "higher": "slower"}
 _FAR_APART = 1_000
 """Sides that are so many times apart have each a unit of its own."""
 _SHARES = {"lower": "fewer", "higher": "more"}
-_SHARED = {"lost": "lost events", "errors": "errors"}
+SHARED_WORDS = {"lost": "lost events", "errors": "errors", "failed_in_handler": "unprocessed events"}
 
 
 _SHOWN = ("p50", "p99")
@@ -76,7 +76,7 @@ def describe_effects(effects: Sequence[Effect], names: Names, cause: OtherCause 
     quantiles = [effect for effect in effects if effect.measure in COMPARED_QUANTILES]
     found = [effect for effect in quantiles if effect.finding in COMPARED_WORDS]
     shares = [
-        (describe_share(each), f"{_SHARES[each.finding]} {_SHARED[each.measure]}")
+        (describe_share(each), f"{_SHARES[each.finding]} {SHARED_WORDS[each.measure]}")
         for each in effects
         if each.ratio is None and each.finding in _SHARES
     ]
@@ -193,13 +193,14 @@ def describe_rest(quantiles: Sequence[Effect]) -> str:
 
 
 def describe_share(effect: Effect) -> str:
-    """Describe shares of lost or failed events: `more errors: 0.4 % against 0.1 %`."""
+    """Describe shares of lost, failed or unprocessed events: `more errors: 0.4 % against 0.1 %`."""
     if effect.a.value is None or effect.b.value is None:
         reason = effect.a.reason or effect.b.reason
         return "" if effect.a.value == effect.b.value else f"{effect.measure} cannot be compared ({reason})"
     words = _SHARES.get(effect.finding, "no difference in")
     return (
-        f"{words} {_SHARED[effect.measure]}: {digits.percent(effect.b.value)} against {digits.percent(effect.a.value)}"
+        f"{words} {SHARED_WORDS[effect.measure]}: {digits.percent(effect.b.value)} "
+        f"against {digits.percent(effect.a.value)}"
     )
 
 

@@ -195,12 +195,14 @@ class MeasuredWindow:
         """
         Return a measure of all or some acknowledged events; each `purpose` has its own random numbers.
 
-        queued: the measure contains the wait in a queue, where there is one: its quantiles have no interval then.
+        queued: the measure contains the wait in a queue, where there is one: its quantiles have no interval then. What
+            is missing of such a measure of a trigger has waited as long as the drain limit.
         """
         at_s = self._at_s if events is None else self._since_start_s(self._t0_ns[events - self._events.first])
         rng = np.random.default_rng((*self._seed, purpose))
         unsteady = self.backlog.reason if queued and self.backlog else ""
-        return Sample(values_ms, at_s, self.length_s, self._plan.drain_limit_s, rng, unsteady)
+        over_ms = 1_000 * self._plan.drain_limit_s if queued and self._arrives else None
+        return Sample(values_ms, at_s, self.length_s, self._plan.drain_limit_s, rng, unsteady, over_ms)
 
     def latency(self, measure: Measure) -> Latency:
         """Return a measure's quantiles, with intervals."""

@@ -164,8 +164,8 @@ class Effect(Contract):
     """
 
     measure: str = Field(
-        description="p50, p90, p99, max, throughput, lost, errors or `per dollar`, or what the run is judged by: "
-        "`response p99`."
+        description="p50, p90, p99, max, throughput, lost, errors, failed_in_handler or `per dollar`, or what the run "
+        "is judged by: `response p99`."
     )
     a: Estimate = Field(description="In ms, per second, or a share; over several runs their geometric mean.")
     b: Estimate

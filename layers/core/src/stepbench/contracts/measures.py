@@ -212,7 +212,8 @@ class HandlerResult(Contract):
     What a measured function did with a window's events, in invocations that were handed any of them, repeats included.
 
     failed_once: events that it failed at least once. given_up: events not processed that Lambda put into the on-failure
-    queue. errors: invocations by the type of the handler's error, or `never ended`, the most frequent first.
+    queue. cut_off: not processed when a stopped trial ended, so not failed. errors: invocations by the type of the
+    handler's error, or `never ended`, the most frequent first.
     partly_failed: invocations that ended well and named records as failed. most_at_once: invocations at one moment.
     """
 
@@ -225,6 +226,7 @@ class HandlerResult(Contract):
     processed_twice: int = Field(ge=0, description="Processings of an event after its first.")
     failed_once: int = Field(ge=0)
     given_up: int = Field(ge=0)
+    cut_off: int = Field(default=0, ge=0)
     redelivered: tuple[Redelivered, ...] = ()
     invocations: int = Field(ge=0)
     errors: dict[str, int] = Field(default={})
@@ -237,7 +239,7 @@ class HandlerResult(Contract):
     @property
     def failed_in_handler(self) -> int:
         """Return how many events arrived, and were not processed by the drain limit."""
-        return self.arrived - self.processed
+        return self.arrived - self.processed - self.cut_off
 
 
 class WindowResult(Contract):

@@ -85,6 +85,7 @@ class Caveat(Contract):
         "host_jitter",
         "watch_gap",
         "platform_times",
+        "coarse_times",
         "unpaired_events",
         "setting_without_effect",
         "failed_executions",
@@ -118,7 +119,7 @@ class Accounting(Contract):
 
     `*_arrived` say how many of each arrived by the drain limit; lost = ok - ok_arrived - held_back - cut_off.
     `received` = ok_arrived + failed_arrived + unknown_arrived + unrecorded_arrived (each event once).
-    Of a measured function: received = processed + failed_in_handler; None and 0 of a trial without one.
+    Of a measured function: received = processed + failed_in_handler + cut_off_in_handler; None and 0 of others.
     Operations have nothing to arrive: all that is about arrivals is 0 for them, `lost` too.
     """
 
@@ -161,6 +162,9 @@ class Accounting(Contract):
     )
     failed_in_handler: int = Field(
         default=0, ge=0, description="Of those that arrived: it had not processed them by the drain limit."
+    )
+    cut_off_in_handler: int = Field(
+        default=0, ge=0, description="Of those that arrived: not processed when a stopped trial ended."
     )
     processed_twice: int = Field(default=0, ge=0, description="Processings of an event after its first.")
     unmatched: int = Field(default=0, ge=0, description="Arrivals that name no event of this trial.")

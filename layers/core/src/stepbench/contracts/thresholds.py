@@ -28,10 +28,11 @@ THRESHOLD_QUANTILES: tuple[Quantile, ...] = get_args(Quantile)
 COUNTED: tuple[Counted, ...] = get_args(Counted)
 THROUGHPUT: Literal["throughput"] = "throughput"
 STATISTICS = (*THRESHOLD_QUANTILES, *COUNTED, THROUGHPUT)
-Shared = Literal["errors", "lost"]
+Shared = Literal["errors", "lost", "failed_in_handler"]
 Judged = Quantile | Shared | Literal["throughput", "cost"]
 SHARED: tuple[Shared, ...] = get_args(Shared)
 COST: Literal["cost"] = "cost"
+FAILED_IN_HANDLER: Literal["failed_in_handler"] = "failed_in_handler"
 PER_DOLLAR = "per dollar"
 """What comparisons of runs call performance per dollar, by which none is judged."""
 JUDGED = (*THRESHOLD_QUANTILES, *SHARED, THROUGHPUT, COST)
@@ -42,7 +43,7 @@ _HOLDS: Mapping[Comparison, Callable[[float, float], bool]] = dict(
     zip(COMPARISONS, (operator.lt, operator.le, operator.gt, operator.ge, operator.eq), strict=True)
 )
 KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
-OF_FUNCTIONS = frozenset({TO_PROCESSED, "handler", "failed_in_handler"})
+OF_FUNCTIONS = frozenset({TO_PROCESSED, "handler", FAILED_IN_HANDLER})
 """Words of what only a measured function has."""
 OF_TRIGGERS = frozenset({"after_ack", "write_response", "lost", "duplicates", *OF_FUNCTIONS})
 """Words of what only a trigger or a DAG has: an arrival, or what was written before it."""

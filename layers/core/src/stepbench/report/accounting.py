@@ -69,6 +69,7 @@ _TITLES = {
     "watch_gap": "received, but acknowledged while nobody watched",
     "unpaired": "received, by an invocation that may be another's",
     "failed_in_handler": "failed in the handler, and not processed by the drain limit",
+    "cut_off_in_handler": "cut off before they were processed, when the run was stopped",
     "processed_twice": "processed again, after the first time",
 }
 _NOT_ARRIVED = ("failed", "unknown", "unrecorded")
@@ -94,10 +95,19 @@ def accounting_sections(accounts: list[Accounting | None], *, awaited: bool = Tr
     if not awaited:
         return tuple(_equation(accounts, *each) for each in _EQUATIONS[:2])
     measured = any(account is not None and account.processed is not None for account in accounts)
-    sums = tuple(_equation(accounts, *each) for each in (*_EQUATIONS, *((_PROCESSED,) if measured else ())))
+    sums = tuple(_equation(accounts, *each) for each in _EQUATIONS)
+    sums += (_processed(accounts),) if measured else ()
     names = (name for name in _APART if name not in _RARE or _any(accounts, name))
     apart = tuple(_line(accounts, name, depth=2 if name == "retried" else 1) for name in names)
     return (*sums, _lost(accounts), AccountingSection("apart from the sums above", apart, ()))
+
+
+def _processed(accounts: list[Accounting | None]) -> AccountingSection:
+    """Split what arrived at measured functions; what a stop cut off stands there where any trial has it."""
+    equation, total, parts = _PROCESSED
+    if _any(accounts, "cut_off_in_handler"):
+        return _equation(accounts, f"{equation} + cut off there", total, (*parts, "cut_off_in_handler"))
+    return _equation(accounts, equation, total, parts)
 
 
 def _equation(
@@ -147,9 +157,10 @@ def _line(accounts: list[Accounting | None], field: str, *, depth: int = 1) -> A
 _HARM = (
     *("unsent", "unrecorded", "failed", "unknown", "lost", "late", "unmatched", "malformed", "cut_off", "leaked"),
     "failed_in_handler",
+    "cut_off_in_handler",
 )
 
-_HARM_WORDS = {"failed_in_handler": "failed in the handler"}
+_HARM_WORDS = {"failed_in_handler": "failed in the handler", "cut_off_in_handler": "cut off in the handler"}
 
 
 def accounting_is_whole(accounts: list[Accounting | None]) -> bool:

@@ -49,6 +49,7 @@ class Sample:
 
     values: shape (n,), by ascending time; `inf` = missing. at_s: shape (n,), seconds since the window's start.
     unsteady: why no quantile has an interval, where the values grow as long as the window lasts; else empty.
+    missing_over: what missing values are at least; None where that is not known.
     """
 
     values: NDArray[np.float64]
@@ -57,6 +58,7 @@ class Sample:
     drain_limit_s: float
     rng: np.random.Generator
     unsteady: str = ""
+    missing_over: float | None = None
     _clusterings: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -86,9 +88,10 @@ class Sample:
         return max(self.rank_time, *map(self._clustering, shown_by))
 
     def _clustering(self, q: float) -> float:
-        """Return the autocorrelation time of which values lie above a quantile."""
+        """Return the autocorrelation time of which values lie above a quantile, or are missing as it is."""
         if q not in self._clusterings:
-            at_most = self.values <= quantile(self.ascending, q)
+            limit = quantile(self.ascending, q)
+            at_most = self.values <= limit if math.isfinite(limit) else np.isfinite(self.values)
             self._clusterings[q] = _visible_time(at_most.astype(np.float64))
         return self._clusterings[q]
 
@@ -149,15 +152,16 @@ class Sample:
         """
         Return the quantile with its interval, or with the reason why it has none.
 
-        It has no value where nothing was measured, and where it lies in the missing mass. Of values that grow it has a
-        lower limit only: what it was in the first half of the window.
+        It has no value where nothing was measured, and where it lies in the missing mass: then only the lower limit of
+        `at_least`. Of values that grow it has a lower limit only, too: what it was in the first half of the window.
         """
         beyond = f"{_BEYOND} ({self.drain_limit_s:g} s)"
         if self.values.size == 0:
             return Estimate(value=None, reason=NOTHING)
         value = quantile(self.ascending, q)
         if math.isinf(value):
-            return Estimate(value=None, reason=f"{beyond}; {self.unsteady}" if self.unsteady else beyond)
+            reason = f"{beyond}; {self.unsteady}" if self.unsteady else beyond
+            return Estimate(value=None, low=self.at_least(q), reason=reason)
         try:
             levels = self.levels(q)
         except InsufficientSampleError as shortage:
@@ -172,16 +176,19 @@ class Sample:
 
     def at_least(self, q: float) -> float | None:
         """
-        Return what a quantile is at least, with 97.5 % confidence, where it has a value and its interval no upper end.
+        Return what a quantile is at least, with 97.5 % confidence, where its interval has no upper end.
 
         None where the sample is too small to show how its values depend on each other, or worth fewer independent ones
-        than an interval of the median takes.
+        than an interval of the median takes, and where even that lies in the missing mass, of which nothing is known.
         """
         n = self.values.size
-        if self.unsteady or n < _ENOUGH_FOR_DEPENDENCE or math.isinf(value := quantile(self.ascending, q)):
+        if self.unsteady or n < _ENOUGH_FOR_DEPENDENCE:
             return None
         worth = n / self.autocorrelation_time(q)
-        return min(at_level(self.ascending, lowest_level(worth, q)), value) if worth >= min_sample(0.5) else None
+        if worth < min_sample(0.5):
+            return None
+        least = min(at_level(self.ascending, lowest_level(worth, q)), quantile(self.ascending, q))
+        return least if math.isfinite(least) else self.missing_over
 
     def _early(self, q: float, value: float) -> float | None:
         """Return the first half's quantile, at most the given one of the whole window; None where it is missing."""

@@ -54,6 +54,7 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterable[Caveat]], ...] = (
     accounting.find_cold_starts,
     lambda _evidence, findings: findings.own.milder,
     handler.find_platform_times,
+    handler.find_coarse_times,
     conditions.find_emulated_store,
     conditions.find_memory_without_effect,
     conditions.find_filter,

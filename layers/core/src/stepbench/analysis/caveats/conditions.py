@@ -41,6 +41,8 @@ def find_incomplete(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]
         text = f"The run was stopped ({failure.cause[:200]}); what had been recorded until then is shown."
         if cut_off := findings.total("cut_off"):
             text += f" {counted(cut_off, 'acknowledged event')} had not arrived by then: cut off, not lost."
+        if cut_off := findings.total("cut_off_in_handler"):
+            text += f" {counted(cut_off, 'event')} that had arrived had not been processed: cut off, not failed."
         remedy = STOPPED_REMEDY
     yield Caveat(kind="incomplete", text=text, remedy=remedy)
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.handler import FURTHER_APART, given_up, measured_failures
+from stepbench.analysis.latency import NS_PER_MS
 from stepbench.analysis.windows import windows_with
 from stepbench.contracts.result import Caveat
-from stepbench.digits import count, counted, moment
+from stepbench.digits import count, counted, latency, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from stepbench.analysis.findings import Findings
 
 _SHOWN = 3
+_COARSE_NS = 100_000
 LOG_REMEDY = "Look at the function's log of that time."
 
 
@@ -29,8 +31,7 @@ def find_never_processed(evidence: Evidence, findings: Findings) -> Iterator[Cav
         return
     limit = f"{evidence.spec.offered.drain_limit_s:g} s"
     text = f"{counted(failed, 'event')} arrived, and {limit} after the last acknowledgement no invocation had "
-    joined = evidence.joined
-    unprocessed = joined.arrived & ~joined.processed
+    unprocessed = evidence.joined.failed_in_handler(evidence.cut_off_ns)
     lost = int(np.count_nonzero(np.isin(np.nonzero(unprocessed)[0], given_up(evidence))))
     text += "processed them" + (f"; Lambda gave up {count(lost)}." if lost else ".")
     function = evidence.spec.offered.target.function
@@ -91,6 +92,19 @@ def find_platform_times(evidence: Evidence, _findings: Findings) -> Iterator[Cav
     )
     remedy = 'For the handler\'s own times in nanoseconds use target.function.times "layer" or "own".'
     yield Caveat(kind="platform_times", text=text, remedy=remedy)
+
+
+def find_coarse_times(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report a function whose clock is so coarse that it shows in its times."""
+    runs = evidence.records.items.runs
+    if runs is None or runs.resolution_ns <= _COARSE_NS:
+        return
+    text = (
+        f"The measured function's clock is as coarse as {latency(runs.resolution_ns / NS_PER_MS)}: t4 and t5 may be "
+        "off by that much."
+    )
+    remedy = "Take no smaller difference for one; a newer version of the runtime may have a finer clock."
+    yield Caveat(kind="coarse_times", text=text, remedy=remedy)
 
 
 def find_unpaired_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:

@@ -2,7 +2,8 @@
 Memory of a measured function against latency and cost: which of the memories that a plan varies is the cheapest.
 
 The cheapest is named of those that keep a threshold of the plan, or of all where it has none. The cost is that of the
-function's own invocations, as Lambda bills them. An emulator has no memories to choose from, so there none is named.
+function's own invocations, as Lambda bills them. A memory with which the function leaves events unprocessed is left
+out: what fails early is cheap and fast. An emulator has no memories to choose from, so there none is named.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
 from stepbench.analysis.comparability import format_value, shorten_path
+from stepbench.analysis.effects import Runs, share
 from stepbench.analysis.judged import MEDIAN, cost_per_million, describe, mean_of_exact, shown
-from stepbench.contracts.thresholds import DEFAULTS, THRESHOLD_QUANTILES
+from stepbench.contracts.thresholds import DEFAULTS, FAILED_IN_HANDLER, THRESHOLD_QUANTILES
 from stepbench.report.groups import groups
 from stepbench.report.matrix import MEMORY
 from stepbench.report.thresholds import STATES, threshold_rows
@@ -31,6 +33,8 @@ NOT_EMULATED = (
     "cheapest; on AWS the same plan decides."
 )
 _BOTH = 2
+_FAILS = 0.01
+"""A share of the events that arrived: a memory with which so many are not processed is no choice."""
 KEPT, MISSED, OPEN = "kept", "missed", "not decided"
 _WORDS = dict(zip(STATES, (MISSED, OPEN, KEPT), strict=True))
 
@@ -47,13 +51,18 @@ def _name(memory_mib: int) -> str:
 
 
 class MemorySetting(NamedTuple):
-    """One memory: what it is judged by, what a million events cost, and what became of each threshold about it."""
+    """
+    One memory: what it is judged by, what a million events cost, and what became of each threshold about it.
+
+    unprocessed: the share of the events that arrived, in all runs; no value where that is not known.
+    """
 
     memory_mib: int
     group: TrialGroup
     judged: Estimate
     cost: Estimate
     kept: dict[str, Kept]
+    unprocessed: Estimate
 
     @property
     def name(self) -> str:
@@ -63,6 +72,11 @@ class MemorySetting(NamedTuple):
     def keeps(self, threshold: str) -> bool:
         """Return whether it is known to keep a threshold, about which it may have no window at all."""
         return threshold in self.kept and self.kept[threshold].state == KEPT
+
+    @property
+    def fails(self) -> bool:
+        """Return whether the function left events unprocessed with it, and not some single one."""
+        return (self.unprocessed.value or 0) >= _FAILS
 
     @property
     def usd(self) -> str:
@@ -88,13 +102,18 @@ class MemorySweep(NamedTuple):
         """Return the plan's own thresholds that are about its windows."""
         return tuple(dict.fromkeys(text for each in self.settings for text in each.kept))
 
+    @property
+    def working(self) -> tuple[MemorySetting, ...]:
+        """Return the memories with which the function processes its events."""
+        return tuple(each for each in self.settings if not each.fails)
+
     def words(self, setting: MemorySetting) -> str:
         """Return what a setting is judged by, as it is printed."""
         return str(shown(self.judge, setting.judged))
 
     def chosen(self) -> MemorySetting | None:
         """Return the cheapest that keeps every threshold; None where none is known to be it."""
-        kept = [each for each in self.settings if all(each.keeps(text) for text in self.thresholds)]
+        kept = [each for each in self.working if all(each.keeps(text) for text in self.thresholds)]
         return None if self.emulated else _cheapest(kept)
 
 
@@ -150,7 +169,8 @@ def _setting(group: TrialGroup, judge: Judge, rows: Sequence[ThresholdRow]) -> M
         result = row.result
         if result.trial in own and (result.phase, result.window) == (group.phase, group.window):
             kept.setdefault(result.threshold, Kept(_WORDS[result.state], row.takes))
-    return MemorySetting(group.point[MEMORY], group, group.judged(judge), cost, kept)
+    unprocessed = share(FAILED_IN_HANDLER, Runs([run.window for run in group.runs]))
+    return MemorySetting(group.point[MEMORY], group, group.judged(judge), cost, kept, unprocessed)
 
 
 def memory_answers(summary: RunSummary) -> Iterator[str]:
@@ -164,14 +184,16 @@ def describe_sweep(sweep: MemorySweep) -> Iterator[str]:
     if sweep.emulated:
         yield NOT_EMULATED
         return
-    thresholds = sweep.thresholds
+    thresholds, working = sweep.thresholds, sweep._replace(settings=sweep.working)
     for text in thresholds:
-        yield _answer(sweep, text, [each.kept.get(text, Kept(OPEN, "not measured")) for each in sweep.settings])
+        yield _answer(working, text, [each.kept.get(text, Kept(OPEN, "not measured")) for each in working.settings])
     if len(thresholds) > 1 and (chosen := sweep.chosen()):
         every = "both" if len(thresholds) == _BOTH else f"all {len(thresholds)}"
         yield f"{chosen.name} is the cheapest memory that keeps {every} thresholds: {_cost(chosen)}."
-    if not thresholds:
-        yield _cheapest_and_fastest(sweep)
+    if not thresholds and working.settings:
+        yield _cheapest_and_fastest(working)
+    if failing := [f"{each.name} ({digits.percent(each.unprocessed.value)})" for each in sweep.settings if each.fails]:
+        yield f"Left out, since events were not processed: {digits.listed(failing)}."
     if sweep.unmeasured:
         yield f"{digits.listed([_name(each) for each in sweep.unmeasured])} measured nothing, and may be cheaper."
 

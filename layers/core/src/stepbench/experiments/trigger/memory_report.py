@@ -74,7 +74,10 @@ def _row(setting: MemorySetting, sweep: MemorySweep) -> doc.Row:
     runs = len(setting.group.runs)
     unit = numbers.raw_unit(sweep.judge.statistic)
     states = [setting.kept.get(text) for text in sweep.thresholds]
-    name: doc.Text = (setting.name, doc.Span(" not emulated", "badge emulated")) if sweep.emulated else setting.name
+    name: doc.Text = setting.name
+    if sweep.emulated or setting.fails:
+        badge = doc.Span(" not emulated", "badge emulated") if sweep.emulated else doc.Span(" left out", "bad")
+        name = (setting.name, badge)
     cells = (
         numbers.value("runs", runs, str(runs)),
         numbers.estimate("memory.judged", setting.judged, unit, judge=sweep.judge.name),

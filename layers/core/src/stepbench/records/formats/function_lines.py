@@ -169,6 +169,7 @@ def item_of(tag: str, invocation: Invocation) -> dict[str, Any] | None:
         "batch": begin.batch,
         "source": FUNCTION,
         "t3_resolution_ns": T3_RESOLUTION_NS[delivery.store],
+        "t4_resolution_ns": begin.t4_resolution_ns,
         "called_ns": end.called if end and begin.t4 <= end.called <= end.t5 else begin.t4,
         "t5_ns": end.t5 if end else 0,
         "failed_from": _failed_from(begin, end, records),

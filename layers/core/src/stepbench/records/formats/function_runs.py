@@ -20,7 +20,7 @@ class FunctionRun(NamedTuple):
 
     called_ns: when the handler was called, at t4 or just behind it. t5_ns: 0 = it never ended, as far as is known.
     failed_from: index in the batch of the first record that was not processed. error: type of the handler's error;
-    "" = none, also where it never ended.
+    "" = none, also where it never ended. resolution_ns: of its clock.
     """
 
     t4_ns: int
@@ -28,6 +28,7 @@ class FunctionRun(NamedTuple):
     t5_ns: int
     failed_from: int
     error: str
+    resolution_ns: int = 1
 
 
 def parse_run(key: str, item: Mapping[str, Any]) -> FunctionRun:
@@ -39,6 +40,7 @@ def parse_run(key: str, item: Mapping[str, Any]) -> FunctionRun:
         t5_ns=int(item["t5_ns"]),
         failed_from=int(item["failed_from"]),
         error=sys.intern(str(item["error"])),
+        resolution_ns=int(item.get("t4_resolution_ns", 1)),
     )
 
 
@@ -46,7 +48,7 @@ class RunColumns:
     """
     Columns with 38 bytes of each invocation of a measured function, a row for each row of `ItemColumns`.
 
-    errors: their types, in which `error` is an index; "" = none is the first.
+    errors: their types, in which `error` is an index; "" = none is the first. resolution_ns: of the coarsest clock.
     """
 
     def __init__(self, rows_before: int = 0) -> None:
@@ -54,6 +56,7 @@ class RunColumns:
         self._failed_from, self._init_ns = array("I", bytes(4 * rows_before)), array("q", bytes(8 * rows_before))
         self._error = array("H", bytes(2 * rows_before))
         self.errors: dict[str, int] = {"": 0}
+        self.resolution_ns = 1
 
     def add(self, found: Sequence[FunctionRun | None], init_ns: Sequence[int]) -> None:
         """Add a row for each item; None of one that is no such invocation."""
@@ -63,6 +66,7 @@ class RunColumns:
         self._t5_ns.extend([run.t5_ns for run in runs])
         self._failed_from.extend([run.failed_from for run in runs])
         self._init_ns.extend(init_ns)
+        self.resolution_ns = max([self.resolution_ns, *(run.resolution_ns for run in runs)])
         self._error.extend([self.errors.setdefault(run.error, len(self.errors)) for run in runs])
 
     def fail(self, rows: NDArray[np.int64], error: str) -> None:

@@ -231,6 +231,11 @@ class Joined:
         """
         return self.missing if cut_off_ns is None else self.missing & (self.t2_ns <= cut_off_ns)
 
+    def failed_in_handler(self, cut_off_ns: int | None = None) -> NDArray[np.bool_]:
+        """Return which of those that arrived a measured function failed, where it has not processed them: as `lost`."""
+        failed = self.arrived & ~self.processed
+        return failed if cut_off_ns is None else failed & (np.maximum(self.t0_ns, self.t2_ns) <= cut_off_ns)
+
     @property
     def offered(self) -> NDArray[np.bool_]:
         """Return which events were offered: all, but those that were due after `until` had ended their phase."""

@@ -218,18 +218,19 @@ def _counts(part: Joined, among: NDArray[np.bool_], cut_off_ns: int | None) -> d
         "retried": int(part.retried[among].sum()),
         "out_of_order": int(np.count_nonzero(part.disorder & among)),
         "late": int(np.count_nonzero(part.late & among)),
-        **_processed(part, among),
+        **_processed(part, among, cut_off_ns),
     }
 
 
-def _processed(part: Joined, among: NDArray[np.bool_]) -> dict[str, int]:
+def _processed(part: Joined, among: NDArray[np.bool_], cut_off_ns: int | None) -> dict[str, int]:
     """Count what became of the events in a measured function; nothing of another trial."""
     if part.processing is None:
         return {}
-    processed = part.processed & among
+    processed, failed = part.processed & among, part.failed_in_handler(cut_off_ns) & among
     return {
         "processed": int(np.count_nonzero(processed)),
-        "failed_in_handler": int(np.count_nonzero(part.arrived & among & ~processed)),
+        "failed_in_handler": int(np.count_nonzero(failed)),
+        "cut_off_in_handler": int(np.count_nonzero(part.arrived & among & ~processed & ~failed)),
         "processed_twice": int(part.processing.again[among].sum()),
     }
 
@@ -261,8 +262,8 @@ def check(found: Accounting) -> None:
         and found.unknown_arrived <= found.unknown
         and found.unrecorded_arrived <= found.unrecorded,
         "retried <= duplicates": found.retried <= found.duplicates,
-        "received = processed + failed in the handler": found.processed is None
-        or found.received == found.processed + found.failed_in_handler,
+        "received = processed + failed in the handler + cut off there": found.processed is None
+        or found.received == found.processed + found.failed_in_handler + found.cut_off_in_handler,
         "duplicates = processed twice, in a measured function": found.processed is None
         or found.duplicates == found.processed_twice,
     }
