@@ -69,13 +69,15 @@ def test_what_a_run_has_added_to_a_dataset_comes_along(tmp_path: Path) -> None:
     """The emulator's bucket goes with the environment; `report --dataset` looks below the folder of runs."""
     trial = b'{"plan": {"experiment": "transfer", "dataset": "mine"}}'
     own = [layout.dataset_key("mine", "default", "2025-06-05", "r", number) for number in (0, 1)]
+    own.append(layout.dataset_published_key("mine", "default"))
     others = [
         layout.dataset_key("mine", "default", "2025-06-05", "r-2", 0),
         layout.dataset_key("theirs", "default", "2025-06-05", "r", 0),
     ]
     files = {"runs/r/trials/0000/trial.json": trial, "runs/r/trials/0001/trial.json": b'{"plan": {}}'}
     fetched(files | {key: key.encode() for key in (*own, *others)}, tmp_path)
-    found = {path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+    below = (path for path in (tmp_path / "datasets").rglob("*") if path.is_file())
+    found = {path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in below}
     assert found == {key: key.encode() for key in own}
 
 
