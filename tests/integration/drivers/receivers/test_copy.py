@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.awsrequest import AWSResponse, HeadersDict
+from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
 from botocore.exceptions import ClientError
 from tests.support.contracts.trigger_subject import contract_spec
 from tests.support.measuring_layer import build_layer, measured_lines, pack_layer, zipped
@@ -273,7 +274,9 @@ async def test_no_value_of_a_variable_is_in_what_is_said_of_a_refusal(scene: Sce
     copy, _ = scene.copy()
     said = 'Lambda was unable to configure your environment variables. String measured: {"GREETING":"hunter2"}'
     body = SimpleNamespace(stream=lambda *_, **__: iter([json.dumps({"Type": "User", "message": said}).encode()]))
-    refusal = AWSResponse("", 400, HeadersDict({"x-amzn-errortype": "InvalidParameterValueException"}), body)
+    headers = HTTPHeaders()
+    headers["x-amzn-errortype"] = "InvalidParameterValueException"
+    refusal = AWSResponse("", 400, headers, body)
     client = await copy._aws.client()
     client.meta.events.register("before-send.lambda.CreateFunction", lambda **_: refusal)
     with pytest.raises(TargetUnavailableError, match="unable to configure your environment variables") as refused:

@@ -93,8 +93,8 @@ def test_events_without_a_latency_of_their_own_are_counted_and_said() -> None:
 def test_a_coarse_clock_of_the_function_is_a_caveat(resolution_ns: int, said: str) -> None:
     """Node.js without its own WASI has whole milliseconds; with it, microseconds."""
     trial = RetryingTrial()
-    run = {"took_ns": 3 * 10**6, "batch": 1, "t4_resolution_ns": resolution_ns}
-    trial.records.invoke(1, range(1), trial.records.start_of(1) + 90 * 10**9, **run)
+    at_ns = trial.records.start_of(1) + 90 * 10**9
+    trial.records.invoke(1, range(1), at_ns, batch=1, t4_resolution_ns=resolution_ns)
     caveats = {caveat.kind: caveat.text for caveat in trial.result().summary.caveats}
     assert (f" as coarse as {said}: " in caveats.get("coarse_times", "")) == bool(said)
     assert ("coarse_times" in caveats) == bool(said)

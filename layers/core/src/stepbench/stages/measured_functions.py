@@ -65,4 +65,4 @@ def _problems(at: str, function: MeasuredFunction, services: Services) -> Iterat
     except BotoCoreError:
         logger.exception("function %s could not be looked at", name)
     else:
-        yield from source_problems(at, configuration, function)
+        yield from source_problems(at, configuration, function, {})  # `PrepareTarget` adds what is the trial's

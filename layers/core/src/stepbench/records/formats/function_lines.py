@@ -51,7 +51,7 @@ class Begin(Line):
     sandbox: str
     cold: bool = False
     init_ns: Ns = 0
-    t4_resolution_ns: int = Field(default=1, ge=1)
+    t4_resolution_ns: int = Field(default=1, ge=1, lt=2**63)
     batch: int = Field(ge=0)
     source: str = ""
 
