@@ -45,7 +45,8 @@ def over_runs(summary: dict[str, Any], found: Numbers) -> Numbers:
             name = _metric(effect["measure"], verdict["kind"])
             values = [[found.get(key._replace(metric=name)) for key in side] for side in sides]
             a, b = (_of_side(effect["measure"], each) for each in values)
-            for part, value in zip(SIDES, (a, b, b / a if a and b else None), strict=True):
+            ratio = b / a if a and b and not verdict["unlike"] else None
+            for part, value in zip(SIDES, (a, b, ratio), strict=True):
                 ours[Key(number, VERDICT, "", "", f"{effect['measure']}.{part}")] = value
     return ours
 
