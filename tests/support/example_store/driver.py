@@ -12,7 +12,7 @@ from stepbench.contracts.identity import matching_head
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.access import AddressBook, choose_endpoint, control_connection, parse_endpoint, unavailable
 from stepbench.drivers.preload import preload_keys, preload_records, write_each
-from stepbench.model.errors import CONNECTION_CLOSED, CONNECTION_RESET, NOT_FOUND, connect_error
+from stepbench.model.errors import CONNECTION_CLOSED, CONNECTION_RESET, GARBAGE, NOT_FOUND, connect_error
 from stepbench.model.pending import CoroutineRequest
 from stepbench.model.request import Change, ChangeBatch, Outcome
 from stepbench.wire.connect import ServerAddress
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from stepbench.wire.connect import Dialled
 
 DEFAULT_PORT = 7070
+WORDS = frozenset({b"OK", b"VALUE", b"NONE", b"KEYS", b"ERROR"})
+"""With which an answer begins."""
 MOST_LINE_BYTES = 16 * 1024 * 1024
 """In what the server says; a line without an end must not fill the memory."""
 
@@ -155,10 +157,12 @@ class ExampleDriver:
         return (await self._dial()).connection
 
     async def _ask(self, connection: ParsedConnection[bytes], line: bytes) -> bytes:
-        """Return the answer to one line."""
+        """Return the answer to one line, which has to be one of this protocol's."""
         answered = await connection.call(line + b"\n")
         if answered.answer is None:
             raise unavailable(self._server, answered.error)
+        if answered.answer.partition(b" ")[0] not in WORDS:
+            raise unavailable(self._server, GARBAGE)  # another protocol has lines, too
         return answered.answer
 
 
