@@ -141,11 +141,12 @@ def takes(parameter: str, value: str) -> bool:
 
 
 def is_link(where: str) -> bool:
-    """Tell whether the place is a page; it has to be there, with the heading that is named."""
+    """Tell whether the place is a page, of the docs or from the root; it has to be there, with the heading named."""
     found = re.fullmatch(r"\[.+\]\(([^)#]+)(?:#([^)]+))?\)", where)
     if found is None:
         return False
-    headings = re.findall(r"^#+ (.+)$", (PAGE.parent / found[1]).read_text("utf-8"), re.MULTILINE)
+    page = ROOT / found[1].removeprefix("/") if found[1].startswith("/") else PAGE.parent / found[1]
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
     assert found[2] is None or found[2] in anchors, where
     return True
