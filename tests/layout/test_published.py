@@ -1,20 +1,35 @@
-"""`docs/published.csv` says what presets and template have: what stands there is read, and looked up where it says."""
+"""
+Published settings, numbers and figures are where `docs/published.*` says.
+
+Each row is read, and looked up in presets, template, pages and the report's own titles.
+"""
 
 from __future__ import annotations
 
-import csv
+import ast
 import json
 import re
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.samples.templates import ROOT, load_template
 
 from stepbench.planning import parse_plan
 from stepbench.planning.presets import find_plan
+from stepbench_tools.documents.published import (
+    NOWHERE,
+    Parameter,
+    Quotation,
+    find,
+    published_by,
+    read_parameters,
+    read_quotations,
+    steps_of,
+    values_at,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,20 +37,41 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "published.md"
 PRESETS = sorted(path.stem for path in (ROOT / "events" / "plans").glob("paper-*.json"))
 PARAMETERS = load_template("template.yaml")["Parameters"]
-TABLE = PAGE.with_suffix(".csv")
 QUOTED = re.compile(r"`([^`]+)`")
 
 
-class Fact(NamedTuple):
-    """One row: source, presets that it is about, what was published, what is ours, where that is, why it differs."""
+ITEMS = ["item", "presets", "scored by", "on the page", "what differs"]
+SHOWN = {
+    "Source 1": [
+        *(f"Fig. {number}," for number in range(1, 8)),
+        "Table I,",
+        "Table II,",
+        "Table III,",
+        "III-C",
+        "O-1 to O-4",
+    ],
+    "Source 2": [*(f"Section {number}," for number in range(1, 8)), "creation time", "INSERT and SELECT"],
+    "Source 3": [
+        "Introduction",
+        *(f"Fig. {number}," for number in range(1, 9)),
+        *(f"4.{number}," for number in range(1, 6)),
+    ],
+    "Source 4": [*(f"Plot {number}," for number in range(3, 9)), "The download"],
+    "Source 5": [
+        *(
+            f"{name}, {mode}:"
+            for name in ("Read", "Insertion", "Overwrite", "Update")
+            for mode in ("throughput", "latency")
+        ),
+        "The record",
+    ],
+}
+"""What each source shows, in the order in which it does: its own numbering, where it has one."""
+REPORT = [ROOT / "layers/core/src/stepbench" / room for room in ("report", "experiments")]
 
-    source: str
-    presets: str
-    parameter: str
-    published: str
-    ours: str
-    where: str
-    why: str
+
+class Fact(Parameter):
+    """One row of the table of parameters."""
 
     @property
     def names(self) -> list[str]:
@@ -63,10 +99,10 @@ def presets_of(cell: str) -> list[str]:
     return sorted(set(chain.from_iterable(found)))
 
 
-def tables(head: list[str]) -> Iterator[list[str]]:
-    """Yield the rows of all tables with this head."""
+def tables(head: list[str], text: str) -> Iterator[list[str]]:
+    """Yield the rows of a text's tables with this head."""
     inside = False
-    for line in PAGE.read_text("utf-8").splitlines():
+    for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
         inside = cells == head or (inside and bool(cells))
         if inside and cells != head and not set("".join(cells)) <= set("-"):
@@ -74,19 +110,16 @@ def tables(head: list[str]) -> Iterator[list[str]]:
             yield cells
 
 
-def facts() -> list[Fact]:
-    """Return the rows of the table of parameters."""
-    with TABLE.open(encoding="utf-8", newline="") as lines:
-        _head, *rows = csv.reader(lines)
-    return [Fact(*cells) for cells in rows]
-
-
-FACTS = facts()
+FACTS = [Fact(*row) for row in read_parameters()]
+QUOTATIONS = read_quotations()
 
 
 def deployments() -> dict[str, dict[str, str]]:
     """Return what each preset is to be deployed with."""
-    rows = [(presets_of(cells[0]), quoted(cells[2]).split()) for cells in tables(["presets", "region", "parameters"])]
+    rows = [
+        (presets_of(cells[0]), quoted(cells[2]).split())
+        for cells in tables(["presets", "region", "parameters"], PAGE.read_text("utf-8"))
+    ]
     return {name: dict(each.split("=", 1) for each in given) for names, given in rows for name in names}
 
 
@@ -96,29 +129,15 @@ def trials_of(preset: str) -> tuple[dict[str, Any], ...]:
     return tuple(trial.model_dump(mode="json") for trial in parse_plan(find_plan(preset)).trials)
 
 
-def values_at(node: Any, steps: list[str]) -> Iterator[Any]:  # noqa: ANN401 -- JSON
-    """Yield what stands at a path, nothing where it leads nowhere."""
-    if not steps:
-        yield from [] if node is None else [node]
-    elif steps[0] == "*":
-        for each in node or []:
-            yield from values_at(each, steps[1:])
-    elif isinstance(node, list) and node:
-        yield from values_at(node[int(steps[0])], steps[1:])
-    elif isinstance(node, dict) and steps[0] in node:
-        yield from values_at(node[steps[0]], steps[1:])
-
-
 def in_plans(fact: Fact, where: str) -> str:
     """Return all different values at a path of the presets' trials, as they come."""
     chosen, _, path = where.rpartition(": ")
-    steps = re.findall(r"[^.\[\]]+", path)
     found = [
         value
         for preset in fact.names
         for trial in trials_of(preset)
         if any(fnmatchcase(each or "", chosen or "*") for each in (trial["name"], trial["target"]["store"]))
-        for value in values_at(trial, steps)
+        for value in values_at(trial, steps_of(path))
     ]
     return ", ".join(dict.fromkeys(map(as_text, found)))
 
@@ -185,3 +204,59 @@ def test_the_template_takes_what_is_to_be_deployed() -> None:
     given = [pair for parameters in deployments().values() for pair in parameters.items()]
     assert len(given) > 1
     assert [pair for pair in given if not takes(*pair)] == []
+
+
+def items(source: str) -> list[list[str]]:
+    """Return the rows of a source's table of experiments, tables and figures."""
+    section = re.split(r"^## ", PAGE.read_text("utf-8"), flags=re.MULTILINE)
+    [own] = [text for text in section if text.startswith(f"{source}: ")]
+    return [*tables(ITEMS, own)]
+
+
+ITEM_ROWS = [(source, row) for source in SHOWN for row in items(source)]
+
+
+@cache
+def titles() -> frozenset[str]:
+    """Return all texts of the modules that make the report, without what they put in."""
+    modules = chain.from_iterable(room.rglob("*.py") for room in REPORT)
+    nodes = chain.from_iterable(ast.walk(ast.parse(path.read_text("utf-8"))) for path in modules)
+    return frozenset(
+        node.value.strip() for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
+@pytest.mark.parametrize("row", QUOTATIONS, ids=[f"{row.source} {row.words}" for row in QUOTATIONS])
+def test_a_published_number_is_where_its_row_says(row: Quotation) -> None:
+    """As printed, of that kind, in that preset, trial and metric; or it is none of ours, with the reason."""
+    findings = find(row, FACTS)
+    assert findings
+    assert [each.place for each in findings if not each.found] == []
+    assert row.where == NOWHERE or not row.where.startswith("[") or is_link(row.where)
+
+
+def test_no_number_is_quoted_twice() -> None:
+    """A row that stands twice would be looked after once."""
+    words = [(row.source, row.words) for row in QUOTATIONS]
+    assert sorted(set(words)) == sorted(words)
+
+
+@pytest.mark.parametrize("source", SHOWN)
+def test_each_thing_that_a_source_shows_is_in_its_table(source: str) -> None:
+    """A figure that nobody lists is one that nobody misses."""
+    listed = [row[0] for row in items(source)]
+    assert [name for name in SHOWN[source] if not any(name in f"{item}," for item in listed)] == []
+
+
+@pytest.mark.parametrize(("source", "row"), ITEM_ROWS, ids=[f"{source} {row[0]}" for source, row in ITEM_ROWS])
+def test_an_item_is_scored_and_shown_where_the_table_says(source: str, row: list[str]) -> None:
+    """Preset, metric, title and page are there; what is not scored says why."""
+    item, presets, scored, shown, differs = row
+    metrics, names = QUOTED.findall(scored), presets_of(presets) if presets != NOWHERE else []
+    there = {entry.metric for name in names for entry in published_by(name)}
+    assert sorted(set(metrics) - there) == [], f"{source}, {item}: not in `published` of {names}"
+    assert metrics or differs, f"{source}, {item}: neither scored, nor is the reason given"
+    quotes, links = re.findall(r'"([^"]+)"', shown), re.findall(r"\[[^]]+\]\([^)]+\)", shown)
+    assert quotes or links
+    assert [title for title in quotes if title not in titles()] == []
+    assert all(map(is_link, links))
