@@ -55,10 +55,8 @@ def find_unsent_events(evidence: Evidence, findings: Findings) -> Iterator[Cavea
         text = f"{' and '.join(parts)} were not sent: the load was less than planned."
         remedy = "Writers began too late, or had no place in flight: raise max_in_flight or writers, or lower the rate."
         if any(phase.invoked for phase in evidence.spec.offered.phases):
-            remedy = (
-                "Invocations never came, or later than invoked.duration_s after their phase had begun: raise that, "
-            )
-            remedy += "max_concurrency, or Lambda's concurrency, or lower writers."
+            remedy = "Invocations never came, or later than invoked.duration_s allows: raise max_concurrency or "
+            remedy += "duration_s, or lower writers."
         if (waited_s := _longest_connecting_s(evidence)) >= LONG_CONNECTING_S:
             text += f" When load was due, the store did not let writers in for {waited_s:.1f} s."
             remedy = "Look at the store's log of that time."
