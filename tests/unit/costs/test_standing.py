@@ -39,9 +39,9 @@ def test_a_stack_with_its_defaults_has_nothing_that_is_billed_by_the_hour() -> N
         ({"ElastiCache": "serverless"}, "redis", 0.1 * 0.084),
         ({"CassandraNode": "on"}, "cassandra", 0.172 + 20 * 0.08 / 730 + 0.005),
         (
-            {"CassandraNode": "on", "CassandraBesideTypes": "m5.large,c5.large", "CassandraBesideVolumeGib": "30"},
+            {"CassandraNode": "on", "CassandraBesideTypes": "m5.large,c5.large"},
             "cassandra",
-            0.172 + 0.096 + 0.085 + (20 + 50 + 50) * 0.08 / 730 + 3 * 0.005,
+            0.172 + 0.096 + 0.085 + (20 + 120 + 120) * 0.08 / 730 + 3 * 0.005,
         ),
         ({"LoadHost": "on"}, "load-host", 0.686 + 20 * 0.08 / 730 + 0.005),
         ({"LoadHost": "on"}, "network", 4 * 2 * 0.01),
@@ -60,6 +60,8 @@ def test_the_stacks_are_what_is_priced() -> None:
     volumes = {name: re.findall(r"VolumeSize: (\d+)", text) for name, text in texts.items()}
     assert volumes["etcd"] == [str(module.ETCD_VOLUME_GB)]
     assert volumes["cassandra"] == volumes["load-host"] == [str(module.HOST_VOLUME_GB)]
+    beside = (TEMPLATE["Resources"][f"Cassandra{name}Stack"] for name in ("Second", "Third"))
+    assert {each["Properties"]["Parameters"]["DataVolumeGib"] for each in beside} == {module.BESIDE_VOLUME_GB}
     assert texts["etcd"].count("AssociatePublicIpAddress: true") == module.ETCD_NODES
     endpoints = module.NETWORK_ENDPOINTS + module.AURORA_ENDPOINTS + module.CASSANDRA_ENDPOINTS + module.LOGS_ENDPOINTS
     assert texts["network"].count("VpcEndpointType: Interface") == endpoints
@@ -77,7 +79,6 @@ def test_the_functions_that_price_get_every_option() -> None:
         wanted |= {
             "CassandraDataVolumeGib",
             "CassandraBesideTypes",
-            "CassandraBesideVolumeGib",
             "Efs",
             "Fargate",
             "FargateCpu",

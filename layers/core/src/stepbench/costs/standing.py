@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LOAD_HOST, NETWORK = "load-host", "network"
 """Beside the stores' names: what stands there for writers, and for all that is in the stack's own network."""
-ETCD_NODES, ETCD_VOLUME_GB, HOST_VOLUME_GB = 3, 40, 20
+ETCD_NODES, ETCD_VOLUME_GB, HOST_VOLUME_GB, BESIDE_VOLUME_GB = 3, 40, 20, 100
 LEAST_ACU, LEAST_ELASTICACHE_GB = 0.5, 0.1
 NETWORK_ENDPOINTS, AURORA_ENDPOINTS, CASSANDRA_ENDPOINTS, LOGS_ENDPOINTS = 4, 1, 1, 1
 """Interface endpoints of `stacks/network.yaml`, and those for Aurora, Cassandra, or measured functions alone."""
@@ -102,8 +102,8 @@ def _cassandra(options: Mapping[str, str]) -> Iterator[Amount]:
 def cassandra_host(options: Mapping[str, str], type_: str | None) -> Iterator[Amount]:
     """Yield an hour of one of the stack's hosts with Cassandra, by instance type; without one of the first."""
     first = options["CassandraInstanceType"]
-    volume = "CassandraDataVolumeGib" if type_ in {None, first} else "CassandraBesideVolumeGib"
-    yield from _hosts(type_ or first, 1, HOST_VOLUME_GB + int(options.get(volume) or 0))
+    data_gb = int(options.get("CassandraDataVolumeGib") or 0) if type_ in {None, first} else BESIDE_VOLUME_GB
+    yield from _hosts(type_ or first, 1, HOST_VOLUME_GB + data_gb)
 
 
 def _load_host(options: Mapping[str, str]) -> Iterator[Amount]:
