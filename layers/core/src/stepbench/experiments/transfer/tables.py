@@ -137,7 +137,7 @@ def _published(scored: ScoredTransfer, stand_ins: Mapping[str, str]) -> doc.Row:
         doc.Cell(str(digits.shown(Estimate(value=published.value), numbers.UNITS[unit])), {"value": published.value}),
         numbers.estimate("ours", scored.ours, unit),
         numbers.estimate("ratio", scored.ratio if scored.ours.value is not None else None, "ratio"),
-        doc.Cell((published.citation, (" ", note)) if published.note else published.citation),
+        doc.Cell((f"{published.citation}. ", note) if published.note else published.citation),
     )
     return doc.Row(doc.Cell(label), cells, {"metric": published.metric})
 
