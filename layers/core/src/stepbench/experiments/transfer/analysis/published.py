@@ -56,10 +56,9 @@ def _of_pair(pair: TransferPair, cells: Sequence[TransferCell], metric: str) -> 
     match metric:
         case "slowest_over_fastest":
             return _alone(pair.slowest_over_fastest, _EXTREMES)
-        case "plateau_from_mib":
-            return _alone(pair.plateau.from_mib, pair.plateau.reason or "no plateau")
-        case "plateau_mib_per_s":
-            return _alone(pair.plateau.mib_per_s, pair.plateau.reason or "no plateau")
+        case "plateau_from_mib" | "plateau_mib_per_s":
+            found = getattr(pair.plateau, metric.removeprefix("plateau_"))
+            return _alone(found, pair.plateau.reason or ("no plateau" if found is None else "of sizes' means"))
         case "modes":
             judged = len(pair.modes.modes) if pair.modes.found else 1
             return _alone(None if pair.modes.reason else judged, pair.modes.reason or "a count")
