@@ -137,10 +137,11 @@ def scaling_nodes(figures: Sequence[ScalingFigure]) -> Iterator[doc.Node]:
     )
     common = f" Common to all: {figures[0].common}." if figures[0].common else ""
     caption = (
-        "Operations per second against the number of closed-loop clients, means over the repeats, with the Universal "
-        "Scalability Law fitted to the runs in which the generator did not hold its clients back: it took at most a "
-        f"tenth of their time, and at most 80{digits.NBSP}% of its CPU. Left out: points without such a run. Upright: "
-        f"where the law's throughput is largest. Level: the generator's own limit.{common}"
+        "Operations per second against the number of closed-loop clients, or of functions that a Map runs at once, "
+        "means over the repeats, with the Universal Scalability Law fitted to the runs in which the generator did not "
+        f"hold its clients back: it took at most a tenth of their time, and at most 80{digits.NBSP}% of its CPU. "
+        "Left out: points without such a run. Upright: where the law's throughput is largest. Level: the generator's "
+        f"own limit.{common}"
     )
     yield doc.Heading("Throughput against the number of clients", name="scaling")
     yield doc.Figure((doc.Multiples(charts),), caption, "still")
