@@ -293,6 +293,17 @@ def test_performance_per_dollar_is_compared_and_regresses_as_it_falls() -> None:
         assert found.passed is not regressed
 
 
+@pytest.mark.parametrize(("a", "b", "said"), [(20.0, 10.0, "less"), (10.0, 20.0, "more")])
+def test_performance_per_dollar_is_no_latency_where_a_run_is_judged(a: float, b: float, said: str) -> None:
+    """Less of it would be "faster at per dollar"."""
+    judged = {"judge": parse_judge("p50")}
+    found = compare_summaries(
+        *(Selected([run(_costing(each)).model_copy(update=judged)]) for each in (a, b)), tolerance=0.05
+    )
+    assert found.verdicts[0].text.count(f"{said} performance per dollar") == 1
+    assert "at per dollar" not in found.verdicts[0].text
+
+
 def _costing(per_usd: float) -> TrialSummary:
     """Return a trial of a DAG whose executions perform so much for a dollar, by any table of prices."""
     found = slower_each_time().result().summary

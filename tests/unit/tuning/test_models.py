@@ -114,3 +114,10 @@ def test_predictions_are_judged_by_points_that_they_have_not_seen() -> None:
     told = left_out(POINTS)
     assert [point.configuration for point, _ in told] == [LEVELED, CACHED] * 2
     assert all(predicted != pytest.approx(point.per_s[0]) for point, predicted in told)
+
+
+def test_of_two_hosts_of_one_type_the_one_that_is_tuned_takes_the_load() -> None:
+    """Else one would be configured, and the other loaded."""
+    endpoint = "i3.large=10.0.0.1:9042,m5.large=10.0.0.2:9042,i3.large=10.0.0.3:9042"
+    settings = Settings(results_table="t", results_bucket="b", cassandra_endpoint=endpoint)
+    assert settings.cassandra_hosts == {"i3.large": "10.0.0.1:9042", "m5.large": "10.0.0.2:9042"}

@@ -128,9 +128,16 @@ class Settings(BaseModel):
 
     @property
     def cassandra_hosts(self) -> dict[str, str]:
-        """Return the addresses of the stack's own hosts with Cassandra by instance type, that which is tuned first."""
-        pairs = (entry.partition("=") for entry in self.cassandra_endpoint.split(","))
-        return {type_: address for type_, _, address in pairs if address}
+        """
+        Return the addresses of the stack's own hosts with Cassandra by instance type, that which is tuned first.
+
+        Of several of one type it is the first.
+        """
+        found: dict[str, str] = {}
+        for type_, _, address in (entry.partition("=") for entry in self.cassandra_endpoint.split(",")):
+            if address:
+                found.setdefault(type_, address)
+        return found
 
     def knows_server(self, store: str) -> bool:
         """

@@ -153,6 +153,7 @@ def test_what_the_service_refuses_has_failed_with_its_code(service: DsqlService,
     service.refusals[THERE, "CreateCluster"] = "ServiceQuotaExceededException"
     result = created(service, clock, spec_of(PAIR))
     assert (result.outcome, result.error) == (Outcome.FAILED, "ServiceQuotaExceededException")
+    assert result.token == service.clusters[0].identifier
     assert service.states() == ["PENDING_SETUP"]
     assert not torn_down(service, clock, spec_of(PAIR))
     clock.advance(60 * SECOND_NS)
@@ -178,6 +179,14 @@ def test_a_creation_without_an_end_is_unknown(service: DsqlService, clock: FakeC
     """It may yet become ACTIVE; the trial goes on."""
     result = created(service, clock, creation_limit_s=5)
     assert (result.outcome, result.error) == (Outcome.UNKNOWN, "timeout")
+
+
+def test_a_state_that_the_service_does_not_say_ends_no_creation(service: DsqlService, clock: FakeClock) -> None:
+    """The cluster is being created all the same: it is asked for again, and what is known of it is kept."""
+    service.refusals[HERE, "GetCluster"] = "ThrottlingException"
+    result = created(service, clock, creation_limit_s=5)
+    (cluster,) = service.clusters
+    assert (result.outcome, result.token, result.error) == (Outcome.UNKNOWN, cluster.identifier, "timeout")
 
 
 @pytest.mark.parametrize(

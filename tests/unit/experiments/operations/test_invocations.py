@@ -56,6 +56,15 @@ def test_an_invocation_that_died_was_tried_again_or_never_came_is_accounted_for(
     assert unsent.remedy.startswith("Invocations never came, or later than invoked.duration_s")
 
 
+def test_a_first_attempt_that_never_began_is_followed_by_one_that_was_tried_again() -> None:
+    """It could not connect, and left no sign of having begun."""
+    trial = InvokedTrial()
+    trial.record(0, 0, attempt=1)
+    (window,) = trial.result().summary.windows
+    found = present(present(window.operations).invocations)
+    assert (found.begun, found.tried_again) == (1, 1)
+
+
 def test_a_record_that_is_in_table_and_bucket_counts_once() -> None:
     """The table took it, and its answer was lost, so that it went to the bucket, too."""
     trial = InvokedTrial()

@@ -22,7 +22,7 @@ from stepbench.analysis.verdict_text import (
     why_unknown,
 )
 from stepbench.contracts.across_trials import Verdict
-from stepbench.contracts.thresholds import COST, FAILED_IN_HANDLER, SHARED, THROUGHPUT
+from stepbench.contracts.thresholds import COST, FAILED_IN_HANDLER, PER_DOLLAR, SHARED, THROUGHPUT
 from stepbench.stats.over_runs import MIN_RUNS
 
 if TYPE_CHECKING:
@@ -151,9 +151,12 @@ def _why(own: Effect, others: Sequence[Effect], names: Names) -> str:
 
 
 def _further(own: Effect, others: Sequence[Effect]) -> list[tuple[str, ...]]:
-    """Return what else was found: shares, then latency in other quantiles."""
+    """Return what else was found: shares, performance per dollar, then latency in other quantiles."""
+    per_dollar = [each for each in others if each.measure == PER_DOLLAR and each.finding in OPPOSITE]
+    others = [each for each in others if each.measure != PER_DOLLAR]
     shares = [describe_share(each) for each in others if each.measure in SHARED and each.finding in OPPOSITE]
     parts: list[tuple[str, ...]] = [(said, said.partition(":")[0]) for said in shares]
+    parts += [(f"{'less' if each.finding == 'lower' else 'more'} performance per dollar",) for each in per_dollar]
     for finding in OPPOSITE:
         found = [each.measure for each in others if each.finding == finding and each.measure.startswith("p")]
         also = "also " if own.finding == finding and own.measure not in {COST, THROUGHPUT, *SHARED} else ""

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from stepbench.model.request import PendingRequest, Request
     from stepbench.settings import Settings
 
-    Ended = tuple[Outcome, str, str]
-    """How a request ended: the outcome, the identifiers of what was created, the error."""
+    Ended = tuple[Outcome, str]
+    """How a request ended: the outcome, the error."""
 
 POLL_S: Final = 0.5
 CREATION_LIMIT_S = 300.0
@@ -139,46 +139,57 @@ class DsqlClusters:
 
     # --- what is timed -----------------------------------------------------------------------------------------------
 
-    async def _timed(self, steps: Callable[[], Awaitable[Ended]]) -> Result:
+    async def _timed(self, steps: Callable[[list[_Cluster]], Awaitable[Ended]]) -> Result:
         t1_ns = self._clock.now_ns()
+        asked_for: list[_Cluster] = []
         try:
-            outcome, token, error = await steps()
+            outcome, error = await steps(asked_for)
         except TargetUnavailableError as unavailable:
-            outcome, token, error = _ended(unavailable)
+            outcome, error = _ended(unavailable)
+        token = ",".join(cluster.identifier for cluster in asked_for)
         return Result(t1_ns, self._clock.now_ns(), outcome, token, error)
 
-    async def _look(self) -> Ended:
+    async def _look(self, _asked_for: list[_Cluster]) -> Ended:
         await self.ready()
-        return Outcome.OK, "", ""
+        return Outcome.OK, ""
 
-    async def _create(self) -> Ended:
+    async def _create(self, asked_for: list[_Cluster]) -> Ended:
         until_ns = self._clock.now_ns() + self._limit_ns
-        waiting = await self._asked_for()
-        token = ",".join(cluster.identifier for cluster in waiting)
+        await self._ask_for(asked_for)
+        waiting = list(asked_for)
         while True:
             for cluster in tuple(waiting):
-                status = str((await self._ask(cluster.region, "get_cluster", identifier=cluster.identifier))["status"])
+                status = await self._status(cluster)
                 if status == "ACTIVE":
                     waiting.remove(cluster)
                 elif status == "FAILED" or status in _LEAVING:
-                    return Outcome.FAILED, token, f"cluster {status}"
+                    return Outcome.FAILED, f"cluster {status}"
             if not waiting:
-                return Outcome.OK, token, ""
+                return Outcome.OK, ""
             if self._clock.now_ns() >= until_ns:
-                return Outcome.UNKNOWN, token, TIMEOUT
+                return Outcome.UNKNOWN, TIMEOUT
             await self._clock.sleep_async(POLL_S)
 
-    async def _asked_for(self) -> list[_Cluster]:
-        """Ask for one cluster, or for two that are each other's peers; return them as they are being created."""
+    async def _status(self, cluster: _Cluster) -> str:
+        """Return a cluster's status; "" where the service does not say, which ends no creation: it is asked again."""
+        try:
+            return str((await self._ask(cluster.region, "get_cluster", identifier=cluster.identifier))["status"])
+        except TargetUnavailableError:
+            return ""
+
+    async def _ask_for(self, asked_for: list[_Cluster]) -> None:
+        """Ask for one cluster, or for two that are each other's peers; each is added as it is being created."""
         here, *there = self._regions
         if not there:
-            return [await self._ask_for_one(here)]
+            asked_for.append(await self._ask_for_one(here))
+            return
         witness = {"witnessRegion": self._witness}
         first = await self._ask_for_one(here, multiRegionProperties=witness)
+        asked_for.append(first)
         peer = await self._ask_for_one(there[0], multiRegionProperties={**witness, "clusters": [first.arn]})
+        asked_for.append(peer)
         peered = {**witness, "clusters": [peer.arn]}
         await self._ask(here, "update_cluster", identifier=first.identifier, multiRegionProperties=peered)
-        return [first, peer]
 
     async def _ask_for_one(self, region: str, **regions: Any) -> _Cluster:  # noqa: ANN401 -- boto3's
         created = await self._ask(region, "create_cluster", deletionProtectionEnabled=False, tags=self._tags, **regions)
@@ -243,6 +254,6 @@ def _ended(error: TargetUnavailableError) -> Ended:
     """Return how a request ended by what was raised: refused, or without an answer that says so."""
     cause = error.__cause__
     if not isinstance(cause, ClientError):
-        return Outcome.UNKNOWN, "", type(cause).__name__
+        return Outcome.UNKNOWN, type(cause).__name__
     refused = int(cause.response["ResponseMetadata"]["HTTPStatusCode"]) < _SERVERS_OWN
-    return (Outcome.FAILED if refused else Outcome.UNKNOWN), "", _code(error)
+    return (Outcome.FAILED if refused else Outcome.UNKNOWN), _code(error)

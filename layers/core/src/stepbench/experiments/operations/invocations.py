@@ -36,7 +36,7 @@ def invocations_result(records: TrialRecords, phase: int) -> InvocationsResult |
         planned=plan.writers,
         begun=len(writers),
         recorded=len({header.writer for header in own}),
-        tried_again=len(begun) - len(writers),
+        tried_again=sum(number > 0 for *_, number in begun),
         operations_each=load.operations,
         map=load.map,
         at_once=plan.concurrency(phase),
