@@ -57,6 +57,12 @@ def test_a_rate_is_all_bytes_over_the_transfers_time() -> None:
     assert cell.variation == pytest.approx(np.std([10, 5, 2], ddof=1) / (17 / 3))
 
 
+def test_one_transfer_is_no_slowest_beside_a_fastest() -> None:
+    """A ratio of 1 would be that of transfers that all take the same time."""
+    cell = describe(row(0, 2))
+    assert (cell.fastest_s, cell.slowest_s, cell.slowest_over_fastest) == (2, 2, None)
+
+
 def test_the_steady_rate_begins_with_the_first_byte() -> None:
     """10 MiB in 2.5 s, of which half a second is waiting: 5 MiB/s, and 500 ms."""
     cell = describe(row(0, 2.5, first_byte_ns=SECOND // 2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.samples.transfers import row
@@ -11,6 +11,11 @@ from stepbench.contracts.transfer.plan import MIB, PublishedTransfer
 from stepbench.contracts.transfer.result import ScoredTransfer
 from stepbench.experiments.transfer.analysis.findings import find_transfers
 from stepbench.records.formats.transfer_columns import TransferColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.transfer.rows import TransferRow
 
 SECONDS = {("efs", 1): (0.5, 1.0), ("efs", 10): (1.0, 4.0), ("s3", 1): (1.0, 1.0), ("s3", 10): (2.0, 2.0)}
 """Of 1 MiB from EFS 2 and 1 MiB/s, of 10 MiB 10 and 2.5; from S3 1 and 1, 5 and 5."""
@@ -21,11 +26,18 @@ ROWS = [
 ]
 
 
-def score(metric: str, value: float = 1, mib: int | None = None, source: str = "efs", **fields: Any) -> ScoredTransfer:  # noqa: ANN401 -- any field
+def score(
+    metric: str,
+    value: float = 1,
+    mib: int | None = None,
+    source: str = "efs",
+    rows: Sequence[TransferRow] = ROWS,
+    **fields: Any,  # noqa: ANN401 -- any field
+) -> ScoredTransfer:
     """Set one published number of Lambda beside the rows."""
     number = {"platform": "lambda", "source": source, "metric": metric, "file_size_mib": mib, "value": value}
     published = PublishedTransfer.model_validate({**number, "citation": "x", **fields})
-    (scored,) = find_transfers(TransferColumns.of(ROWS), published=[published]).published
+    (scored,) = find_transfers(TransferColumns.of(rows), published=[published]).published
     return scored
 
 
@@ -66,3 +78,17 @@ def test_where_nothing_is_judged_the_reason_stands() -> None:
     for metric in ("modes", "plateau_from_mib", "plateau_mib_per_s"):
         assert score(metric).ours.value is None
         assert score(metric).ours.reason
+
+
+@pytest.mark.parametrize("metric", ["slowest_over_fastest", "fastest_s", "slowest_s"])
+def test_one_transfer_has_no_extremes(metric: str) -> None:
+    """Its one time would be the fastest and the slowest, and the ratio 1."""
+    scored = score(metric, mib=1, rows=ROWS[:1])
+    assert (scored.ours.value, scored.ratio.value, scored.ours.reason) == (None, None, "not measured: one transfer")
+
+
+def test_sizes_of_one_transfer_are_no_part_of_the_mean_over_sizes() -> None:
+    """By hand: of 1 MiB there is one time, of 10 MiB there are 1 and 4 s; (1 + 4) / 2 would be 2.5."""
+    assert score("slowest_over_fastest", rows=ROWS[1:]).ours.value == pytest.approx(4)
+    alone = score("slowest_over_fastest", rows=ROWS[1:3]).ours
+    assert (alone.value, alone.reason) == (None, "not measured: one transfer of each size")

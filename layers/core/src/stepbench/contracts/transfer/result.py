@@ -104,7 +104,7 @@ class TransferCell(Contract):
     p99_s: Estimate
     fastest_s: float | None
     slowest_s: float | None
-    slowest_over_fastest: float | None
+    slowest_over_fastest: float | None = Field(description="None of fewer than two transfers.")
     variation: float | None = Field(description="Coefficient of variation of rates: deviation over mean, n - 1.")
     first_byte_p50_ms: Estimate
     first_byte_p95_ms: Estimate
@@ -185,7 +185,9 @@ class TransferPair(Contract):
     platform: Platform
     source: Source
     n: int = Field(ge=0)
-    slowest_over_fastest: float | None = Field(description="Mean over sizes; as published, 9.47 of EFS on Fargate.")
+    slowest_over_fastest: float | None = Field(
+        description="Mean over sizes of two transfers and more; as published, 9.47 of EFS on Fargate."
+    )
     plateau: TransferPlateau
     hours: TransferDependence
     weekdays: TransferDependence

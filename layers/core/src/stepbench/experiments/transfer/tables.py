@@ -86,7 +86,7 @@ def _cell(cell: TransferCell, anchor: str, *, on_phone: bool) -> doc.Row:
 def _extremes(ratio: float | None, fastest_s: float | None = None, slowest_s: float | None = None) -> doc.Cell:
     """Return how far apart the slowest and the fastest lie."""
     times = digits.NONE if ratio is None else f"{digits.rounded(ratio)} {digits.TIMES.name}"
-    known = fastest_s is not None and slowest_s is not None
+    known = ratio is not None and fastest_s is not None and slowest_s is not None
     ends = f"{digits.latency(1000 * (fastest_s or 0))} to {digits.latency(1000 * (slowest_s or 0))}"
     data: doc.Data = {"metric": "slowest_over_fastest", "value": ratio}
     return doc.Cell((times, doc.Span(ends, "interval") if known else ""), data, line=times)

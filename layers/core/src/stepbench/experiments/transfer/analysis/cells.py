@@ -126,7 +126,7 @@ def describe_cell(
         p99_s=seconds.quantile(0.99),
         fastest_s=fastest,
         slowest_s=slowest,
-        slowest_over_fastest=slowest / fastest if fastest and slowest else None,
+        slowest_over_fastest=slowest / fastest if fastest and slowest and cell.n > 1 else None,
         variation=_variation(cell.rates),
         first_byte_p50_ms=first_ms.quantile(0.5),
         first_byte_p95_ms=first_ms.quantile(0.95),

@@ -79,7 +79,7 @@ def _time(measured_s: float | None) -> str:
 
 def _describe_findings(cells: Sequence[TransferCell], pair: TransferPair) -> Iterator[str]:
     name = _name(pair)
-    if pair.slowest_over_fastest is not None and pair.n > len(cells):
+    if pair.slowest_over_fastest is not None:
         times = rounded(pair.slowest_over_fastest, 3)
         yield f"The slowest transfer {name} takes {times} × the fastest one's time, in the mean over sizes."  # noqa: RUF001
     if pair.modes.found:

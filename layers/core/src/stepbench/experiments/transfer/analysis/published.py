@@ -47,6 +47,8 @@ def _measured(
 
 def _of_cell(cell: TransferCell, metric: str) -> Estimate:
     if metric in {"slowest_over_fastest", "fastest_s", "slowest_s"}:
+        if cell.n == 1:
+            return Estimate(value=None, reason="not measured: one transfer")
         return _alone(getattr(cell, metric), _EXTREMES)
     found: Estimate = getattr(cell, f"{metric}_mib_per_s")
     return found
@@ -55,7 +57,8 @@ def _of_cell(cell: TransferCell, metric: str) -> Estimate:
 def _of_pair(pair: TransferPair, cells: Sequence[TransferCell], metric: str) -> Estimate:
     match metric:
         case "slowest_over_fastest":
-            return _alone(pair.slowest_over_fastest, _EXTREMES)
+            found = pair.slowest_over_fastest
+            return _alone(found, "not measured: one transfer of each size" if found is None else _EXTREMES)
         case "plateau_from_mib" | "plateau_mib_per_s":
             found = getattr(pair.plateau, metric.removeprefix("plateau_"))
             return _alone(found, pair.plateau.reason or ("no plateau" if found is None else "of sizes' means"))
