@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from botocore.stub import Stubber
+from tests.samples.dags import dag_of, stage
 from tests.samples.finished_dags import FORK, slower_each_time
 from tests.samples.tuning import CACHED
 
 from stepbench.contracts.tuning import AppliedConfiguration, EffectiveConfiguration, TuningStep
+from stepbench.drivers.cassandra.control import RESTART_S
 from stepbench.errors import TargetUnavailableError
 from stepbench.planning import find_plan, parse_plan
 from stepbench.tuning.decision import Moment, as_given
@@ -24,6 +26,7 @@ from stepbench_tools.local.tuning.tune import Machine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stepbench.contracts.dataflow.dag import Dag
     from stepbench.contracts.plan import Plan
     from stepbench.contracts.result import RunSummary, TrialSummary
 
@@ -78,15 +81,16 @@ class Runs:
         return SimpleNamespace(run_id="run-1", trials=trials)  # type: ignore[return-value]  # of which nothing else is read
 
 
-def fork_plan() -> Plan:
+def fork_plan(*others: Dag) -> Plan:
     """Return a plan of the fork through a Cassandra that tunes itself, with bursts, on one of several hosts."""
     phases = [
-        {"name": "warm-up", "measured": False, "load": [{"rate_per_s": 1, "count": 1}]},
-        *({"name": f"burst-{number}", "load": [{"rate_per_s": 1, "count": 5}]} for number in (1, 2)),
+        {"name": "warm-up", "dag": "fork", "measured": False, "load": [{"rate_per_s": 1, "count": 1}]},
+        *({"name": f"burst-{number}", "dag": "fork", "load": [{"rate_per_s": 1, "count": 5}]} for number in (1, 2)),
+        *({"name": dag.name, "dag": dag.name, "load": [{"rate_per_s": 1, "count": 5}]} for dag in others),
     ]
     trial = {
         "experiment": "dataflow", "name": "adaptive", "repeats": 10, "phases": phases,
-        "dags": [FORK.model_dump(mode="json")],
+        "dags": [dag.model_dump(mode="json") for dag in (FORK, *others)],
         "target": {"store": "cassandra", "tuning": {"mode": "adaptive"}},
     }  # fmt: skip
     return parse_plan({"name": "plan", "trials": [trial]})
@@ -110,6 +114,29 @@ def test_an_evaluation_runs_a_burst_as_released_and_one_as_configured(measured: 
     assert released.target.model_dump()["tuning"] == {"mode": "default"}
     assert configured.target.model_dump()["tuning"]["settings"] == CACHED.model_dump()
     assert {trial.copies for trial in evaluation.trials} == {1}
+
+
+def test_a_dag_that_passes_nothing_on_is_not_run(measured: TrialSummary) -> None:
+    """It asks nothing of the store, and its objects have no size."""
+    runs = Runs(measured)
+    node = StackNode(cassandra_trials(fork_plan(dag_of(stage("a"), name="lonely"))), HOST, runs)
+    assert set(node.blob_bytes) == {"fork"}
+    assert [trial.name for trial in runs.plans[0].trials] == ["released-0"]
+
+
+def test_where_no_restart_was_noted_the_longest_one_counts(measured: TrialSummary) -> None:
+    """The model of hours is kept, and a change never seems cheaper than it is."""
+    node = StackNode(cassandra_trials(fork_plan()), HOST, Runs(measured))
+    assert node.outages(CACHED) == (RESTART_S, RESTART_S)
+
+
+def test_a_trial_that_wrote_nothing_is_no_evaluation(measured: TrialSummary) -> None:
+    """There is no size to search with."""
+    assert measured.dataflow is not None
+    nothing = measured.dataflow.model_copy(update={"windows": ()})
+    runs = Runs(measured.model_copy(update={"dataflow": nothing}))
+    with pytest.raises(TargetUnavailableError, match="released-0: no object was written"):
+        StackNode(cassandra_trials(fork_plan()), HOST, runs)
 
 
 @pytest.mark.parametrize("preset", ["paper-dynamic", "paper-placement", "quick-dataflow-adaptive"])

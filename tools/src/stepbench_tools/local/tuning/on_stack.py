@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from stepbench.contracts.plan import Plan
+from stepbench.drivers.cassandra.control import RESTART_S
 from stepbench.errors import TargetUnavailableError
 from stepbench.tuning.decision import workload_of
 from stepbench.tuning.models import this_machine
@@ -52,13 +53,15 @@ class StackNode:
 
     def __init__(self, trials: Iterable[TrialPlan], machine: Machine, run: RunPlan) -> None:
         """
-        Run each DAG of the trials once, as released.
+        Run each DAG of the trials that passes anything on once, as released.
 
         Raises:
-            TargetUnavailableError: a trial did not go through whole.
+            TargetUnavailableError: a trial did not go through whole, or wrote no object.
         """
         self._run = run
-        self._trials = {dag.name: (trial, dag) for trial in trials for dag in trial.dags}
+        self._trials = {
+            dag.name: (trial, dag) for trial in trials for dag in trial.dags if workload_of(dag) is not None
+        }
         self._away_s: list[float] = []
         first = self._summaries([evaluation_trial(*each, RELEASED) for each in self._trials.values()])
         self.blob_bytes: Mapping[str, int] = {
@@ -84,8 +87,8 @@ class StackNode:
         return Evaluation(configuration, (per_s(released, workload),), (per_s(configured, workload),))
 
     def outages(self, _configuration: CassandraConfiguration) -> tuple[float, float]:
-        """See `Bench`: of all evaluations."""
-        restart_s = statistics.median(self._away_s)
+        """See `Bench`: of all evaluations; where none has noted one, the longest that a restart may take."""
+        restart_s = statistics.median(self._away_s or [RESTART_S])
         return restart_s, restart_s
 
     def _summaries(self, trials: Sequence[dict[str, Any]]) -> list[TrialSummary]:
@@ -145,9 +148,17 @@ def per_s(trial: TrialSummary, workload: StoreWorkload) -> float:
 
 
 def object_bytes(trial: TrialSummary) -> int:
-    """Return the geometric mean of the sizes of the objects that an execution writes."""
+    """
+    Return the geometric mean of the sizes of the objects that an execution writes.
+
+    Raises:
+        TargetUnavailableError: none was written.
+    """
     edges = [edge for window in (trial.dataflow.windows if trial.dataflow else ()) for edge in window.edges]
     octaves = [math.log2(max(1, each.blob_bytes.p50.value or 1)) for each in edges for _ in range(each.objects)]
+    if not octaves:
+        message = f"{trial.name}: no object was written"
+        raise TargetUnavailableError(message)
     return round(2 ** statistics.fmean(octaves))
 
 
