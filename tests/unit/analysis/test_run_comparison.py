@@ -108,6 +108,22 @@ def test_errors_of_writes_are_not_those_of_the_function(judge: str, text: str) -
     assert found.text.startswith(text)
 
 
+@pytest.mark.parametrize("judge", ["p99", "handler p50", "to_processed p99"])
+def test_what_a_function_leaves_unprocessed_is_said_whatever_else_there_is(judge: str) -> None:
+    """One that fails at its events falls behind by its retries, and its share had no room left or no finding."""
+    results = []
+    for each in version_results():
+        if each.summary.point[PACKAGE] != AFTER:
+            results.append(each)
+            continue
+        summary = failing(each, 240).summary
+        windows = tuple(window.model_copy(update={"kept_up_per_s": 1.2}) for window in summary.windows)
+        results.append(each.model_copy(update={"summary": summary.model_copy(update={"windows": windows})}))
+    (found,) = settings_run(results, judge).verdicts
+    assert "more unprocessed events: 60 % against 0.0 %" in found.text
+    assert present(found.effect("failed_in_handler")).finding == "higher"
+
+
 def test_of_what_no_function_processes_nothing_is_said() -> None:
     """A judge of unprocessed events has no answer where a receiver of ours stands."""
     a, b = (run(etcd(1.0), run_id=side).model_copy(update={"judge": parse_judge("failed_in_handler")}) for side in "ab")
@@ -296,10 +312,8 @@ def test_performance_per_dollar_is_compared_and_regresses_as_it_falls() -> None:
 @pytest.mark.parametrize(("a", "b", "said"), [(20.0, 10.0, "less"), (10.0, 20.0, "more")])
 def test_performance_per_dollar_is_no_latency_where_a_run_is_judged(a: float, b: float, said: str) -> None:
     """Less of it would be "faster at per dollar"."""
-    judged = {"judge": parse_judge("p50")}
-    found = compare_summaries(
-        *(Selected([run(_costing(each)).model_copy(update=judged)]) for each in (a, b)), tolerance=0.05
-    )
+    before, after = (run(_costing(each)).model_copy(update={"judge": parse_judge("p50")}) for each in (a, b))
+    found = compare_summaries(Selected([before]), Selected([after]), 0.05)
     assert found.verdicts[0].text.count(f"{said} performance per dollar") == 1
     assert "at per dollar" not in found.verdicts[0].text
 

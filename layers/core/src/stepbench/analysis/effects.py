@@ -104,12 +104,13 @@ def compare_shares(measure: Shared, b: Runs, a: Runs) -> Effect:
 
     All runs are taken together.
 
-    Where events waited ever longer nothing is found: more of them are given up the longer that goes on.
+    Where events waited ever longer nothing is found of what is lost: more of them are given up the longer that goes
+    on. What a function has failed at it has been given.
     """
     shares = [share(measure, side) for side in (a, b)]
     difference = share_difference(shares[1], shares[0])
     behind = any(window.kept_up_per_s is not None for side in (a, b) for window in side.windows)
-    finding = "unknown" if behind else _find(difference, 0, None)
+    finding = "unknown" if behind and measure != FAILED_IN_HANDLER else _find(difference, 0, None)
     return Effect(measure=measure, a=shares[0], b=shares[1], difference=difference, finding=finding)
 
 

@@ -16,6 +16,7 @@ from stepbench.analysis.verdict_text import (
     describe_rest,
     describe_share,
     describe_unlike,
+    fits,
     join,
     name_sides,
     sizes,
@@ -105,7 +106,13 @@ def describe_judged(effects: Sequence[Effect], names: Names, cause: OtherCause |
     """
     own, others = effects[0], effects[1:]
     begin = _begin(own, others, names, cause)
-    return join(begin, *_further(own, others))
+    for each in others:
+        if each.measure == FAILED_IN_HANDLER and each.finding in OPPOSITE:
+            # Whatever else there is to say: a function that fails at events is quick.
+            share, short = describe_share(each), begin.partition("; ")[0]
+            fitting = (said for said in (f"{begin}; {share}", f"{short}; {share}") if fits(said))
+            begin = next(fitting, f"{names.b} has {share}; {begin}")
+    return join(begin, *_further(own, [each for each in others if each.measure != FAILED_IN_HANDLER]))
 
 
 def _begin(own: Effect, others: Sequence[Effect], names: Names, cause: OtherCause | None) -> str:

@@ -88,7 +88,7 @@ def describe_effects(effects: Sequence[Effect], names: Names, cause: OtherCause 
         begin = f"{names.b} is {COMPARED_WORDS[lead.finding]} at {lead.measure}{but}"
         found_sizes = sizes(lead, lead.finding)
         said = f"{begin} {cause.aside}: {found_sizes}" if cause else f"{begin}: {found_sizes}"
-        said = said if _fits(said) else f"{begin}: {found_sizes}"
+        said = said if fits(said) else f"{begin}: {found_sizes}"
         return join(said, *shares, (f"also at {digits.listed(also)}",) if also else ())
     if shares:
         return join(f"{names.b} has {shares[0][0]}", *shares[1:], (describe_rest(quantiles),))
@@ -119,11 +119,12 @@ def describe_unlike(effects: Sequence[Effect], unlike: str, judged: str = "") ->
 def join(said: str, *parts: Sequence[str]) -> str:
     """Join what is said and of each part the longest wording that there is room for; the parts by how they matter."""
     for part in parts:
-        said = next((longer for words in part if words and _fits(longer := f"{said}; {words}")), said)
-    return f"{said}." if _fits(said) else f"{' '.join(said.split()[: MOST_WORDS - 1])} …"
+        said = next((longer for words in part if words and fits(longer := f"{said}; {words}")), said)
+    return f"{said}." if fits(said) else f"{' '.join(said.split()[: MOST_WORDS - 1])} …"
 
 
-def _fits(said: str) -> bool:
+def fits(said: str) -> bool:
+    """Return whether a sentence is short enough."""
     return len(said.split()) <= MOST_WORDS
 
 
@@ -197,7 +198,7 @@ def describe_share(effect: Effect) -> str:
     if effect.a.value is None or effect.b.value is None:
         reason = effect.a.reason or effect.b.reason
         return "" if effect.a.value == effect.b.value else f"{effect.measure} cannot be compared ({reason})"
-    words = _SHARES.get(effect.finding, "no difference in")
+    words = "undecided in" if effect.finding == "unknown" else _SHARES.get(effect.finding, "no difference in")
     return (
         f"{words} {SHARED_WORDS[effect.measure]}: {digits.percent(effect.b.value)} "
         f"against {digits.percent(effect.a.value)}"
