@@ -9,6 +9,7 @@ It prints a line for each number. Exit code 1: one is in no row, or not where it
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import re
@@ -210,7 +211,12 @@ def look_up(page: str, quotations: Sequence[Quotation], parameters: Sequence[Par
 
 def main(arguments: Sequence[str]) -> int:
     """Print where every number of the page is; return the exit code."""
-    lines = [*look_up(Path(arguments[0]).read_text("utf-8"), read_quotations(), read_parameters())]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path, metavar="PAGE", help="Markdown, with sections `## Seed 1 …`")
+    page = parser.parse_args(arguments).page
+    if not page.is_file():
+        parser.error(f"{page}: no such file; name a Markdown page")
+    lines = [*look_up(page.read_text("utf-8"), read_quotations(), read_parameters())]
     for source, words, finding in lines:
         mark = "" if finding.found else "MISSING "
         sys.stdout.write(f"{source} | {finding.number.text} | {words} | {mark}{finding.place}\n")

@@ -16,11 +16,11 @@ from stepbench.analysis.verdict_text import (
     describe_rest,
     describe_share,
     describe_unlike,
-    fits,
     join,
     name_sides,
     sizes,
     why_unknown,
+    with_unprocessed,
 )
 from stepbench.contracts.across_trials import Verdict
 from stepbench.contracts.thresholds import COST, FAILED_IN_HANDLER, PER_DOLLAR, SHARED, THROUGHPUT
@@ -106,13 +106,8 @@ def describe_judged(effects: Sequence[Effect], names: Names, cause: OtherCause |
     """
     own, others = effects[0], effects[1:]
     begin = _begin(own, others, names, cause)
-    for each in others:
-        if each.measure == FAILED_IN_HANDLER and each.finding in OPPOSITE:
-            # Whatever else there is to say: a function that fails at events is quick.
-            share, short = describe_share(each), begin.partition("; ")[0]
-            fitting = (said for said in (f"{begin}; {share}", f"{short}; {share}") if fits(said))
-            begin = next(fitting, f"{names.b} has {share}; {begin}")
-    return join(begin, *_further(own, [each for each in others if each.measure != FAILED_IN_HANDLER]))
+    said = with_unprocessed(begin, others, names)
+    return join(said, *_further(own, [each for each in others if each.measure != FAILED_IN_HANDLER]))
 
 
 def _begin(own: Effect, others: Sequence[Effect], names: Names, cause: OtherCause | None) -> str:

@@ -15,6 +15,7 @@ from stepbench.analysis.comparability import STORE, shorten_path
 from stepbench.analysis.effects import COMPARED_QUANTILES, OF_INTEREST, OF_INTEREST_WORDS
 from stepbench.analysis.judged import unit_of
 from stepbench.contracts.measures import FELL_BEHIND, Estimate
+from stepbench.contracts.thresholds import FAILED_IN_HANDLER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,11 +76,12 @@ def describe_effects(effects: Sequence[Effect], names: Names, cause: OtherCause 
     """
     quantiles = [effect for effect in effects if effect.measure in COMPARED_QUANTILES]
     found = [effect for effect in quantiles if effect.finding in COMPARED_WORDS]
-    shares = [
-        (describe_share(each), f"{_SHARES[each.finding]} {SHARED_WORDS[each.measure]}")
+    shares = {
+        each.measure: (describe_share(each), f"{_SHARES[each.finding]} {SHARED_WORDS[each.measure]}")
         for each in effects
         if each.ratio is None and each.finding in _SHARES
-    ]
+    }
+    unprocessed = shares.pop(FAILED_IN_HANDLER, None)
     if found:
         lead = _largest(found)
         others = [each.measure for each in found if each.finding == OPPOSITE[lead.finding]]
@@ -88,10 +90,10 @@ def describe_effects(effects: Sequence[Effect], names: Names, cause: OtherCause 
         begin = f"{names.b} is {COMPARED_WORDS[lead.finding]} at {lead.measure}{but}"
         found_sizes = sizes(lead, lead.finding)
         said = f"{begin} {cause.aside}: {found_sizes}" if cause else f"{begin}: {found_sizes}"
-        said = said if fits(said) else f"{begin}: {found_sizes}"
-        return join(said, *shares, (f"also at {digits.listed(also)}",) if also else ())
-    if shares:
-        return join(f"{names.b} has {shares[0][0]}", *shares[1:], (describe_rest(quantiles),))
+        said = with_unprocessed(said if _fits(said) else f"{begin}: {found_sizes}", effects, names)
+        return join(said, *shares.values(), (f"also at {digits.listed(also)}",) if also else ())
+    if listed := [each for each in (unprocessed, *shares.values()) if each]:
+        return join(f"{names.b} has {listed[0][0]}", *listed[1:], (describe_rest(quantiles),))
     open_ = next((effect for effect in quantiles if effect.finding == "undecided"), None)
     if open_ is not None:
         said = f"{names.b} is undecided at {open_.measure}: {sizes(open_, 'undecided')}"
@@ -119,12 +121,21 @@ def describe_unlike(effects: Sequence[Effect], unlike: str, judged: str = "") ->
 def join(said: str, *parts: Sequence[str]) -> str:
     """Join what is said and of each part the longest wording that there is room for; the parts by how they matter."""
     for part in parts:
-        said = next((longer for words in part if words and fits(longer := f"{said}; {words}")), said)
-    return f"{said}." if fits(said) else f"{' '.join(said.split()[: MOST_WORDS - 1])} …"
+        said = next((longer for words in part if words and _fits(longer := f"{said}; {words}")), said)
+    return f"{said}." if _fits(said) else f"{' '.join(said.split()[: MOST_WORDS - 1])} …"
 
 
-def fits(said: str) -> bool:
-    """Return whether a sentence is short enough."""
+def with_unprocessed(said: str, effects: Sequence[Effect], names: Names) -> str:
+    """Add what a function has left unprocessed, whatever else there is room for: one that fails at events is quick."""
+    found = next((each for each in effects if each.measure == FAILED_IN_HANDLER and each.finding in _SHARES), None)
+    if found is None:
+        return said
+    share = describe_share(found)
+    fitting = (longer for longer in (f"{said}; {share}", f"{said.partition('; ')[0]}; {share}") if _fits(longer))
+    return next(fitting, f"{names.b} has {share}; {said}")
+
+
+def _fits(said: str) -> bool:
     return len(said.split()) <= MOST_WORDS
 
 

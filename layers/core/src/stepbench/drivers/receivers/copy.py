@@ -185,9 +185,8 @@ class FunctionCopy:
                 **request,
             )
         except TargetUnavailableError as error:
-            said, quoted, _ = str(error).partition(
-                "{"
-            )  # Lambda repeats the variables that it refuses, with their values
+            # Lambda repeats the variables that it refuses, with their values.
+            said, quoted, _ = str(error).partition("{")
             if not quoted:
                 raise
             raise type(error)(said + HIDDEN) from None

@@ -80,7 +80,8 @@ def features_section(run: RunView) -> doc.Section | None:
     if not found:
         return None
     folds = tuple(doc.Fold(f"{info.store}: {info.features.trigger}", (_terms(info),)) for info in found)
-    note = "As the services document it, nothing measured; `stepbench stores --details` has a source for each line."
+    command = doc.Span("stepbench stores --details", "code")
+    note = ("As the services document it, nothing measured; ", command, " has a source for each line.")
     return doc.Section("features", "What the triggers can do", (*folds, doc.Sentence(note, "note")), link="Features")
 
 

@@ -128,9 +128,8 @@ def parse_line(message: str) -> Line | None:
     if begin < 0:
         return None
     try:
-        ((name, fields),) = from_json(
-            message[begin:]
-        ).items()  # refuses halves of characters, too, which nothing can store
+        # Unlike `json` this refuses halves of characters, which nothing can store.
+        ((name, fields),) = from_json(message[begin:]).items()
         return _MODELS[name].model_validate(fields)
     except (ValueError, KeyError, AttributeError, ValidationError):
         return None

@@ -16,6 +16,7 @@ is packed here. An item's attributes:
     t5_ns             of a measured function (source "function"): when its handler returned or raised; 0 = never seen
     failed_from       likewise: index in the batch of the first record that was not processed, and comes again
     error             likewise: type of the handler's error; "" = none, or it never ended
+    called_ns         likewise: when its handler was called, at t4 or behind what the layer does first
     t4_resolution_ns  likewise: how fine its clock is
 
 The entries of one delivery share their t4, mostly their t3, phase, slice and attempt; their sequences and places in the
