@@ -15,7 +15,7 @@ from tests.unit.stages.test_sweep_targets import TRIAL_ARN, Executions
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.findings import SlowSpells
 from stepbench.contracts.phase import PhaseSchedule
-from stepbench.contracts.plan import TrialPlan, TrialSpec
+from stepbench.contracts.plan import Plan, TrialPlan, TrialSpec
 from stepbench.contracts.result import TrialResult
 from stepbench.contracts.runs import SweepTargetsInput
 from stepbench.contracts.tasks import (
@@ -33,6 +33,8 @@ from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.load.timer import LoopTimer
 from stepbench.model.pending import perform
 from stepbench.model.request import Outcome, Request, Result
+from stepbench.planning import expanded
+from stepbench.planning.limits import check_stack
 from stepbench.records.storage import layout
 from stepbench.settings import Settings
 from stepbench.stages.analyse_trial import analyse_trial
@@ -278,6 +280,18 @@ def test_it_says_what_it_times_and_with_which_resolution(service: DsqlService, c
     assert driver.resource_names()[1] == f"clusters tagged {TRIAL_TAG}={REF.tag} in {THERE}"
 
 
+@pytest.mark.parametrize("field", ["peer_region", "witness_region"])
+def test_a_pair_needs_regions_that_are_not_the_stacks_own(field: str, service: DsqlService) -> None:
+    """The first cluster is there, where the plan names no other place."""
+    trial = spec_of(PAIR | {field: HERE}).plan.model_dump(exclude_unset=True)
+    settings = settings_of(service).model_copy(update={"dsql_endpoints": "single=x"})
+    with pytest.raises(PlanError) as refused:
+        check_stack(expanded(Plan.model_validate({"name": "pair", "trials": [trial]})), settings)
+    assert [problem.path for problem in refused.value.problems] == [f"trials[0].workload.record.{field}"]
+    trial["target"]["region"] = "eu-west-1"
+    check_stack(expanded(Plan.model_validate({"name": "pair", "trials": [trial]})), settings)
+
+
 def test_a_trial_of_rows_creates_no_clusters(service: DsqlService, clock: FakeClock) -> None:
     """A driver of the wrong trial would cost the account clusters."""
     spec = spec_of()
@@ -358,3 +372,29 @@ def test_what_a_killed_run_has_created_is_swept(service: DsqlService, clock: Fak
     swept = sweep_targets(SweepTargetsInput(execution_arn=TRIAL_ARN), trial.services)
     assert swept.swept == (trial.target,)
     assert (service.states(), trial.services.table.find_lease(trial.target)) == ([], None)
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_what_a_killed_writers_last_request_makes_late_is_swept(
+    service: DsqlService, clock: FakeClock, *, killed: bool
+) -> None:
+    """A writer that said that it ended awaited its answers, and nothing is looked at again."""
+    trial = Trial(service, clock, spec_of())
+    trial.prepare()
+    if killed:
+        trial.services.table.mark_started(REF.tag, "0-0-0")
+        clock.advance(10 * SECOND_NS)
+    else:
+        trial.write()
+    while not tear_down_target(TearDownTargetInput(ref=REF, failure=StateError()), trial.services).done:
+        clock.advance(SECOND_NS)
+    assert service.states() == []
+    late = service.add(HERE, **{STACK_TAG: "bench", TRIAL_TAG: REF.tag})
+    hourly = SweepTargetsInput()
+    assert sweep_targets(hourly, trial.services).swept == ()  # too early for that
+    clock.advance(3_600 * SECOND_NS)
+    assert sweep_targets(hourly, trial.services).swept == ((f"late#{REF.tag}",) if killed else ())
+    assert late.leaving is killed
+    clock.advance(3_600 * SECOND_NS)
+    assert sweep_targets(hourly, trial.services).swept == ()
+    assert (trial.services.table.leases(), trial.services.table.left()) == ([], [])

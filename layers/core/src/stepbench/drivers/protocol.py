@@ -144,6 +144,14 @@ class Accountable(Protocol):
         ...
 
 
+@runtime_checkable
+class MakesLate(Protocol):
+    """A driver that has a service make things, of which one may come to be after a tear-down has found nothing."""
+
+    late_s: float
+    """How long after its request, at most: nobody awaits that where the writer is killed."""
+
+
 class Tunable(Protocol):
     """What changes the configuration of the store's server, and reads it back."""
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.capacity import AutoscaledCapacity
 from stepbench.contracts.function import CODE_FIELDS, PLACEHOLDER, UPLOADED_FIELDS
 from stepbench.contracts.plan import offered_plan
-from stepbench.contracts.target import CassandraTarget, DynamoDbTarget
+from stepbench.contracts.target import CassandraTarget, DsqlTarget, DynamoDbTarget
+from stepbench.contracts.workload import ClusterRecord
 from stepbench.costs.prices import table_date
 from stepbench.drivers.dynamodb import TABLE_PERIOD_S
 from stepbench.drivers.metering import metric_of, metric_parameter
@@ -183,10 +184,24 @@ def _problems(expanded: Expanded, settings: Settings) -> Iterator[Problem]:
             yield Problem(f"{at}.phases[{index}].scale", "serverless_v2", message, remedy)
     if isinstance(target, CassandraTarget) and target.endpoint is None:
         yield from host_problems(f"{at}.target", target, settings)
+    yield from _region_problems(at, trial, settings)
     yield from _code_problems(at, trial, settings)
     yield from experiment_of(trial.experiment).offering.stack_problems(at, trial, settings)
     yield from _load_host_problems(at, trial, settings)
     yield from _metric_problems(at, trial, settings)
+
+
+def _region_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
+    """Yield which region of a pair to be created is the stack's own, where the pair's first cluster is by default."""
+    if not isinstance(trial.target, DsqlTarget) or trial.target.region is not None:
+        return
+    workload = offered_plan(trial).workload
+    if workload is not None and isinstance(record := workload.record, ClusterRecord):
+        for field in ("peer_region", "witness_region"):
+            if getattr(record, field) == settings.aws_region:
+                message = "is this stack's own region, which the pair's first cluster is in"
+                remedy = "Name another, or set target.region to a third one."
+                yield Problem(f"{at}.workload.record.{field}", f'"{settings.aws_region}"', message, remedy)
 
 
 def _code_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from stepbench.contracts.documents import Failure
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import PreparedTarget, RemainingObjects
-from stepbench.drivers.protocol import Accountable
+from stepbench.drivers.protocol import Accountable, MakesLate
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import RecordsRefusedError, RecordsUnavailableError, TargetBusyError
 from stepbench.observability import logger
@@ -45,6 +45,8 @@ CAUSE_CHARS = 200
 """The longest reason why something is not removed yet, in one line."""
 DELIVERY_LIMIT_S = 5
 """How long the arrival of acknowledged events is awaited, at most: somebody may wait at the terminal."""
+LATE = "late#"
+"""In place of a target, before a trial's tag: the trial is looked at once more, and holds no store for that."""
 RUNNING, SUCCEEDED, GONE, ABORTED = "RUNNING", "SUCCEEDED", "GONE", "ABORTED"
 _SECOND_NS = 10**9
 
@@ -115,8 +117,26 @@ def remove(spec: TrialSpec, services: Services, build: BuildDriver | None, limit
         _note_remaining(spec.ref, opened, services)
         if not opened.run(opened.driver.tear_down()):
             return False
+        if isinstance(opened.driver, MakesLate) and _cut_off(spec.tag, services):
+            _note_late(spec, opened.driver.late_s, services)
         note_removed(spec, opened, services)
     return True
+
+
+def _cut_off(tag: str, services: Services) -> bool:
+    """Return whether a writer has not said that it ended: its last request may be under way still."""
+    ended = {who for who, beat in services.table.beats(tag).items() if beat.get("ended")}
+    return not {f"writer#{attempt}" for attempt in services.table.started(tag)} <= ended
+
+
+def _note_late(spec: TrialSpec, late_s: float, services: Services) -> None:
+    """Have the sweeper tear the trial down once more when it is too late for anything of its to come, and then be."""
+    ref, prepared = spec.ref, services.runs.find_model(layout.trial_key(spec.ref, "made.json"), PreparedTarget)
+    if prepared is None or services.runs.find_bytes(layout.trial_key(ref, "removed.json")) is not None:
+        return
+    due_ns = services.clock.now_ns() + round(late_s * _SECOND_NS)
+    lease = Lease(f"{LATE}{ref.tag}", ref.tag, ref.run_id, ref.trial, prepared.execution_arn, due_ns)
+    services.table.note_left(lease)
 
 
 def _holds(target: str, ref: TrialRef, services: Services) -> bool:

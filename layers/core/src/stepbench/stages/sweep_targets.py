@@ -124,8 +124,11 @@ def _is_due(lease: Lease, ended_arn: str | None, services: Services) -> bool:
 
 
 def _take_what_was_left(services: Services) -> None:
-    """Give trials that had lost their lease, and left something, their target again where it is free."""
+    """Give trials that had lost their lease, and left something, their target again where it is free, and if due."""
+    now_ns = services.clock.now_ns()
     for lost in services.table.left():
+        if lost.taken_at_ns > now_ns:
+            continue
         ref = TrialRef(run_id=lost.run_id, trial=lost.trial, tag=lost.tag)
         try:
             services.table.take_lease(lost.target, ref, lost.execution_arn, lost.taken_at_ns)

@@ -7,7 +7,8 @@ first is given its peer. The state is asked for every `POLL_S`, so that a time i
 most. A pair of which one part is refused has failed; tear-down deletes the other.
 
 Every cluster has two tags: the stack's, which the right to change and to delete it is bound to, and the trial's, by
-which tear-down finds it, also where the writer that created it is gone.
+which tear-down finds it, also where the writer that created it is gone. What a killed writer's last request makes after
+that, the sweeper finds, which looks once more (`MakesLate`).
 
 Source:
     Aurora DSQL User Guide: "Configuring multi-Region clusters", "Cluster lifecycle", "Cluster quotas".
@@ -58,6 +59,9 @@ class _Cluster(NamedTuple):
 
 class DsqlClusters:
     """`Driver` of the clusters that one trial creates: each in one region, or in pairs in two."""
+
+    late_s = CREATION_LIMIT_S
+    """See `MakesLate`. The service has answered long before."""
 
     def __init__(
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, creation_limit_s: float = CREATION_LIMIT_S

@@ -191,7 +191,7 @@ def malformed_fallback_key(store: str, t4_ns: int, request_id: str, index: int) 
 LEASES_PK = "leases"
 """All leases; sort key = target (such as `s3#bucket-name`). One partition, so that the sweeper needs no scan."""
 LEFT_PK = "left"
-"""What trials that had lost their lease left in a target that another trial held; sort key = `left_sk`."""
+"""What trials left that had lost their lease to another, or may have left late; sort key = `left_sk`."""
 HOLDERS = "holders"
 """In place of a trial's tag: the last signs of life of runs that have held a target, since a lease leaves no trace."""
 LOAD_HOSTS = "load-hosts"
