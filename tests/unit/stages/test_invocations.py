@@ -203,13 +203,30 @@ def test_a_cancelled_trial_begins_no_invocation() -> None:
     assert function.drivers == []
 
 
+def test_a_trial_that_is_cancelled_while_an_invocation_connects_is_offered_nothing() -> None:
+    """Its tear-down has seen no invocation; those of the plan that were not done are unsent."""
+    function = Function(operations=3)
+    mark = function.services.table.mark_started
+
+    def cancel_and_mark(tag: str, attempt_id: str) -> None:
+        function.services.table.set_flag(tag, layout.CANCELLED, "by hand")
+        function.clock.advance(SECOND_NS)
+        mark(tag, attempt_id)
+
+    function.services.table.mark_started = cancel_and_mark  # type: ignore[method-assign]
+    with pytest.raises(TrialCancelledError, match="after 0 operations"):
+        function.invoke()
+    assert (function.drivers[0].offered, function.files()[0].rows.outcome.tolist()) == ([], [UNSENT] * 3)
+
+
 def test_a_long_invocation_looks_each_second_whether_to_stop_and_records_what_it_did() -> None:
     """A thousand operations of a slow store would go on for minutes after a cancellation."""
     function = Function(operations=1_000)
-    beat = function.services.table.beat
+    beat, stored_at_end = function.services.table.beat, list[int]()
 
     def beat_and_cancel(tag: str, who: str, progress: dict[str, int], **more: object) -> None:
         beat(tag, who, progress, **more)
+        stored_at_end.extend([len(function.files())] if more.get("ended") else [])
         function.services.table.set_flag(REF.tag, layout.CANCELLED, "by hand")
 
     function.services.table.beat = beat_and_cancel  # type: ignore[method-assign]
@@ -218,7 +235,7 @@ def test_a_long_invocation_looks_each_second_whether_to_stop_and_records_what_it
     (file,) = function.files()
     assert np.bincount(file.rows.outcome).tolist() == [101, 0, 0, 899]
     (alive,) = function.services.table.beats(REF.tag).values()
-    assert alive["ended"] is True
+    assert (alive["ended"], stored_at_end) == (True, [1])  # who waits for silence reads the records next
 
 
 def test_no_operation_begins_after_the_phases_time_is_up() -> None:

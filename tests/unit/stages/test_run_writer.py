@@ -243,6 +243,22 @@ def test_a_trial_that_is_cancelled_already_is_not_begun(writer: Writer) -> None:
     assert (writer.driver.calls, writer.services.table.started(REF.tag)) == ([], [])
 
 
+def test_a_trial_that_is_cancelled_while_a_writer_connects_is_offered_nothing(writer: Writer) -> None:
+    """Its tear-down has seen no writer, and what it sent now would stay."""
+    mark = writer.services.table.mark_started
+
+    def cancel_and_mark(tag: str, attempt_id: str) -> None:
+        writer.services.table.set_flag(tag, layout.CANCELLED, "Ctrl-C")
+        mark(tag, attempt_id)
+
+    writer.services.table.mark_started = cancel_and_mark  # type: ignore[method-assign]
+    with pytest.raises(TrialCancelledError, match=r"stopped after 0 events: cancelled \(Ctrl-C\)"):
+        writer.run()
+    assert writer.driver.offered == []
+    assert [outcome for _, outcome in writer.rows()] == [UNSENT] * 300
+    assert writer.ended()["ended"] is True
+
+
 def test_a_newer_attempt_fences_an_older_one(writer: Writer) -> None:
     """Two attempts offering the same events would double the load."""
     writer.at(10, lambda: writer.services.table.mark_started(REF.tag, layout.attempt_id(0, 0, 0, 2)))

@@ -29,7 +29,6 @@ from stepbench.observability import logger
 from stepbench.records.formats.columns import UNSENT, ColumnHeader, InvocationNote, PendingRows, Rows
 from stepbench.records.storage import layout
 from stepbench.records.storage.flusher import Flusher
-from stepbench.stages.target_driver import refuse_if_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -102,6 +101,7 @@ class Sandbox:
     invocations: int = 0
     stored_ns: int | None = None
     """What storing the rows of the invocation before took."""
+    _spec: TrialSpec | None = None
     _kept: _Kept | None = None
     _looked: tuple[str, int] = ("", 0)
 
@@ -118,17 +118,22 @@ class Sandbox:
         """Return what is kept of this trial, or else a driver that is not open."""
         self.release(ref.tag)
         if self._kept is None:
-            spec, clock = services.trial(ref), bench.clock()
+            if self._spec is None or self._spec.tag != ref.tag:
+                self._spec = services.trial(ref)
+            spec, clock = self._spec, bench.clock()
             self._kept = _Kept(spec, build(spec, services.settings, clock), clock, bench.runner())
         self._kept.clock.anchor()
         return self._kept
 
-    def refuse_if_cancelled(self, tag: str, services: Services) -> None:
-        """Do as the function of that name, once a second. Raises TrialCancelledError."""
+    def cancelled(self, tag: str, services: Services) -> str | None:
+        """Return why the trial is to stop, if it is. Its flag is read once a second."""
         now_ns = services.clock.now_ns()
-        if self._looked[0] != tag or now_ns - self._looked[1] >= CANCEL_POLL_S * _SECOND_NS:
-            refuse_if_cancelled(tag, services)
+        if self._looked[0] == tag and now_ns - self._looked[1] < CANCEL_POLL_S * _SECOND_NS:
+            return None
+        reason = services.table.flag(tag, layout.CANCELLED)
+        if reason is None:
             self._looked = tag, now_ns
+        return reason
 
 
 SANDBOX = Sandbox()
@@ -154,7 +159,9 @@ def invoke(
     begin_ns = services.clock.now_ns()
     bench, ref = bench or InvocationBench(), task.item.ref
     sandbox.invocations += 1
-    sandbox.refuse_if_cancelled(ref.tag, services)
+    if reason := sandbox.cancelled(ref.tag, services):
+        message = f"trial {ref.tag} is cancelled: {reason}"
+        raise TrialCancelledError(message)
     kept = sandbox.of_trial(ref, services, build, bench)
     workload, healthy = kept.spec.offered.workload, False
     try:
@@ -176,6 +183,7 @@ class _Invocation:
     bench: InvocationBench
     begin_ns: int
     cancelled: str | None = None
+    said_alive: bool = False
 
     @property
     def id(self) -> str:
@@ -190,6 +198,7 @@ class _Invocation:
         marking_ns = clock.now_ns() - marked_ns
         with gc_paused(collect=False):
             slice_ = self._slice()
+            self._stop_if_cancelled(slice_)
             await self._operate(slice_)
         pending = slice_.recorder.hand_over()
         planned = self.kept.spec.offered.phases[self.task.item.phase].invoked
@@ -207,7 +216,20 @@ class _Invocation:
             stored_ns=self.sandbox.stored_ns,
         )
         self._store(rows, slice_.recorder.errors, note)
+        if self.said_alive:
+            with contextlib.suppress(RecordsUnavailableError):  # only the wait for silence is longer
+                self._say_alive(slice_, ended=True)
         return self._conclude(slice_)
+
+    def _stop_if_cancelled(self, slice_: Slice) -> None:
+        """
+        Look once more where connecting took long: the trial may have been torn down meanwhile, the mark not yet there.
+
+        Raises RecordsUnavailableError.
+        """
+        self.cancelled = self.sandbox.cancelled(self.task.item.ref.tag, self.services)
+        if self.cancelled is not None:
+            slice_.stop()
 
     async def _connect(self) -> tuple[int, int]:
         """Connect, where there is no connection that lives; return how many were made, and what it took, ns."""
@@ -244,9 +266,8 @@ class _Invocation:
             await asyncio.wait_for(done.wait(), CANCEL_POLL_S)
         if done.is_set():
             return
+        self.said_alive = True
         await repeat(CANCEL_POLL_S, lambda: self._beat(slice_), done)
-        with contextlib.suppress(RecordsUnavailableError):  # only the wait for silence is longer
-            await asyncio.to_thread(self._say_alive, slice_, ended=True)
 
     async def _beat(self, slice_: Slice) -> None:
         with contextlib.suppress(RecordsUnavailableError):

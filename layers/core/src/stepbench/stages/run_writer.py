@@ -143,6 +143,7 @@ async def _attempt(
         with gc_paused():
             _plan(attempt)
             _end_at(attempt, stop_at_ns)
+            await _beat(attempt)  # the trial may have been cancelled, and torn down before the mark was there
             await _offer(attempt)
         _sample_clock(attempt)
     finally:
