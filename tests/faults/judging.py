@@ -70,7 +70,7 @@ def _death(name: str) -> str:
     return rf"\b{name} \(.*\) (is gone|was ended|ended)"
 
 
-_NOT_LET_IN = "the store did not let writers in for"
+_NOT_LET_IN = "Writers were still connecting up to"
 CAUSES: Mapping[str, Cause] = {
     EMULATOR: Cause(_LATE | _GENERATOR | _RECEIVED, _death("emulator")),
     CLOCK: Cause(frozenset({"clock_unmeasured", "clock_drift"})),

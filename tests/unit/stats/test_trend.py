@@ -244,3 +244,11 @@ def test_a_latency_that_falls_is_a_drift() -> None:
 def test_a_usual_trial_has_neither() -> None:
     """Exponential latencies about 7 ms."""
     assert not {"fell_behind", "latency_drift"} & Trial().finish().kinds()
+
+
+def test_no_more_events_wait_than_had_not_ended() -> None:
+    """Each is tried again and again, so that latency grows by more than waiting: of 200, 581 would wait."""
+    at_s = np.linspace(0, 10, 200, endpoint=False)
+    elapsed_s = 0.1 + 5 * at_s
+    found = present(find_backlog(elapsed_s, at_s, 10))
+    assert found.waiting == np.count_nonzero(at_s + elapsed_s >= 10)

@@ -113,9 +113,12 @@ def _change(text: str) -> tuple[str, Any]:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
     if not 0 < seconds < float("inf"):
-        message = f"{text} is no duration above 0 s"
+        message = f"{text!r} is no number of seconds above 0; give one, such as 600 for ten minutes"
         raise argparse.ArgumentTypeError(message)
     return seconds
 

@@ -237,7 +237,7 @@ def _kind_rules(phase: Phase) -> Iterator[BrokenRule]:
     given = [name for name in ("load", "closed", "invoked") if getattr(phase, name)]
     if not given:
         one = "Give exactly one of load, closed and invoked."
-        yield BrokenRule("load", "is missing, and so are closed and invoked", one)
+        yield BrokenRule("load", "is missing or empty, and so are closed and invoked", one)
     if len(given) > 1:
         yield BrokenRule(given[0], f"stands beside {given[1]}", "Remove one of the two.")
     if phase.is_open:

@@ -157,7 +157,8 @@ class Backlog(NamedTuple):
 
     accepted_per_s, kept_up_per_s: how many came and how many were worked through, from when it fell behind until the
     window's end. before_s, after_s: the latency's medians in the window's first and last three tenths; after is `inf`
-    where most of the last never arrived. waiting: by how many events the backlog grew between these.
+    where most of the last never arrived. waiting: by how many events the backlog grew between these, of those that had
+    not ended when the window did: retries make latency grow by more than waiting does.
     """
 
     accepted_per_s: float
@@ -221,8 +222,8 @@ def find_backlog(elapsed_s: NDArray[np.float64], at_s: NDArray[np.float64], leng
     waiting = left if is_cut else grown_s * at_s.size / until_s
     if waiting < _LEAST_WAITING or (share < _LEAST_SHARE and trend.ratio < _TENFOLD):
         return None
-    span_s = length_s - since_s
-    return Backlog(accepted / span_s, kept_up / span_s, trend.before, math.inf if is_cut else trend.after, waiting)
+    span_s, after_s = length_s - since_s, math.inf if is_cut else trend.after
+    return Backlog(accepted / span_s, kept_up / span_s, trend.before, after_s, min(waiting, left))
 
 
 def _rises_throughout(known_s: NDArray[np.float64], at_s: NDArray[np.float64], until_s: float) -> Trend | None:

@@ -15,7 +15,7 @@ from tests.samples.tuning import CACHED
 
 from stepbench.contracts.tuning import AppliedConfiguration, EffectiveConfiguration, TuningStep
 from stepbench.drivers.cassandra.control import RESTART_S
-from stepbench.errors import TargetUnavailableError
+from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.planning import find_plan, parse_plan
 from stepbench.tuning.decision import Moment, as_given
 from stepbench_tools.cli.tuning import cassandra_trials
@@ -122,6 +122,17 @@ def test_a_dag_that_passes_nothing_on_is_not_run(measured: TrialSummary) -> None
     node = StackNode(cassandra_trials(fork_plan(dag_of(stage("a"), name="lonely"))), HOST, runs)
     assert set(node.blob_bytes) == {"fork"}
     assert [trial.name for trial in runs.plans[0].trials] == ["released-0"]
+
+
+def test_a_dag_that_is_only_warmed_up_is_not_evaluated(measured: TrialSummary) -> None:
+    """No window has numbers of it; a plan that measures no other has nothing to tune with."""
+    lonely = dag_of(stage("a"), name="lonely")
+    (trial,) = fork_plan(lonely).offered_trials
+    phases = tuple(each.model_copy(update={"measured": each.measured and each.dag != "fork"}) for each in trial.phases)
+    runs = Runs(measured)
+    with pytest.raises(PlanError, match="measure no DAG that passes data through Cassandra"):
+        StackNode([trial.model_copy(update={"phases": phases})], HOST, runs)
+    assert runs.plans == []
 
 
 def test_where_no_restart_was_noted_the_longest_one_counts(measured: TrialSummary) -> None:

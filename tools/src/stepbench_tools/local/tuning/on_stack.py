@@ -22,7 +22,7 @@ import psutil
 
 from stepbench.contracts.plan import Plan
 from stepbench.drivers.cassandra.control import RESTART_S
-from stepbench.errors import TargetUnavailableError
+from stepbench.errors import PlanError, Problem, TargetUnavailableError
 from stepbench.tuning.decision import workload_of
 from stepbench.tuning.models import this_machine
 from stepbench_tools.local.stack import StackError
@@ -53,15 +53,22 @@ class StackNode:
 
     def __init__(self, trials: Iterable[TrialPlan], machine: Machine, run: RunPlan) -> None:
         """
-        Run each DAG of the trials that passes anything on once, as released.
+        Run each DAG of the trials that passes anything on, and is measured, once as released.
 
         Raises:
+            PlanError: there is none.
             TargetUnavailableError: a trial did not go through whole, or wrote no object.
         """
         self._run = run
         self._trials = {
-            dag.name: (trial, dag) for trial in trials for dag in trial.dags if workload_of(dag) is not None
+            dag.name: (trial, dag)
+            for trial in trials
+            for dag in trial.dags
+            if workload_of(dag) is not None and _measures(trial, dag)
         }
+        if not self._trials:
+            message = "measure no DAG that passes data through Cassandra"
+            raise PlanError([Problem("trials", "measured: false", message, "Set measured: true on a phase of one.")])
         self._away_s: list[float] = []
         first = self._summaries([evaluation_trial(*each, RELEASED) for each in self._trials.values()])
         self.blob_bytes: Mapping[str, int] = {
@@ -101,6 +108,10 @@ class StackNode:
             message = f"run {summary.run_id}: {', '.join(failed) or 'a trial'} did not go through whole"
             raise TargetUnavailableError(message)
         return sorted(summary.trials, key=lambda each: each.index)
+
+
+def _measures(trial: TrialPlan, dag: Dag) -> bool:
+    return any(phase.measured and trial.dag_of(phase) == dag for phase in trial.phases)
 
 
 def evaluation_trial(

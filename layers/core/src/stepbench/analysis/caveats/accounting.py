@@ -58,8 +58,8 @@ def find_unsent_events(evidence: Evidence, findings: Findings) -> Iterator[Cavea
             remedy = "Invocations never came, or later than invoked.duration_s allows: raise max_concurrency or "
             remedy += "duration_s, or lower writers."
         if (waited_s := _longest_connecting_s(evidence)) >= LONG_CONNECTING_S:
-            text += f" When load was due, the store did not let writers in for {waited_s:.1f} s."
-            remedy = "Look at the store's log of that time."
+            text += f" Writers were still connecting up to {waited_s:.1f} s after load was due."
+            remedy = "Look at the store's log of that time, and at how busy the writers' machine was."
         if findings.failure is not None and not findings.cancelled:
             text, remedy = f"{text.partition(':')[0]}: the trial had failed before.", "Mend that, and run it again."
         if findings.cancelled:
