@@ -114,6 +114,7 @@ clean: ## Remove everything that set-up and runs have made here
 # --- set-up ---------------------------------------------------------------------------------------------------
 
 setup: $(VENV)/.run $(TOOLS)/emulator/.ready $(TOOLS)/lambda/.ready $(TOOLS)/sam/.ready charts ## Everything that a run needs
+	$(if $(filter setup,$(MAKECMDGOALS)),@echo "Ready. Next: $(VENV)/bin/stepbench run quick-unloaded")
 
 setup-localstack: $(TOOLS)/localstack/.ready .stepbench/localstack/loopback.so .stepbench/dynamodb/.ready ## The second emulator
 

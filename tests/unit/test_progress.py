@@ -10,6 +10,7 @@ import pytest
 from tests.samples.dags import dataflow_trial
 from tests.samples.refusals import plan_of
 
+from stepbench.contracts.function import MeasuredFunction
 from stepbench.contracts.phase import LoadStep, Phase, Until
 from stepbench.contracts.plan import Plan, TrialSpec
 from stepbench.costs.assumptions import AWS
@@ -172,6 +173,16 @@ def test_the_line_explains_why_less_arrives_than_was_sent(specs: tuple[TrialSpec
     filtered = specs[1].model_copy(update={"plan": specs[1].plan.model_copy(update={"record": record})})
     snapshot = at((specs[0], filtered), 40, trial=1, done=1, phase=phase(1, 35), sent=100, received=50)
     assert "sent 100 of 1,100, received 50 (the filter lets 0.5 pass)" in line(snapshot, COSTS)
+
+
+def test_what_a_measured_function_has_received_is_not_counted_before_it_is_read(specs: tuple[TrialSpec, ...]) -> None:
+    """Its log is read after the load: "received 0" until then would look like a loss."""
+    function = MeasuredFunction(name="orders")
+    target = specs[1].plan.target.model_copy(update={"function": function})
+    measured = specs[1].model_copy(update={"plan": specs[1].plan.model_copy(update={"target": target})})
+    running = {"trial": 1, "done": 1, "phase": phase(1, 35), "sent": 100}
+    assert "sent 100 of 1,100 · 0 errors" in line(at((specs[0], measured), 40, **running), COSTS)
+    assert "sent 100 of 1,100, received 90" in line(at((specs[0], measured), 40, **running, received=90), COSTS)
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])

@@ -47,7 +47,7 @@ def test_curves_without_a_fit_are_in_no_table_of_fits(run: RunSummary, operated:
     few = tuple(result for result in operated if result.summary.name in {"etcd-1", "etcd-2"})
     alone = render_page(over_trials(sample_summary(few)), few, sample_manifest())
     assert 'id="scaling-table"' not in alone
-    assert "No knee is shown: 2 different numbers of clients &lt; 4." in alone
+    assert "No knee is shown: 2 different numbers of clients, and the fit needs 4." in alone
     assert 'data-metric="kept_runs" data-value="1">1 of 1</td>' in alone
 
 

@@ -153,9 +153,9 @@ def test_a_knee_below_the_smallest_number_of_clients_is_none(least: float, wante
 def test_too_few_points_are_refused_with_the_reason() -> None:
     """Seed 5 has P = 1, 10, 100: three parameters go through any three points."""
     few = [1.0, 10, 100] * 3
-    with pytest.raises(InsufficientSampleError, match="3 different numbers of clients < 4"):
+    with pytest.raises(InsufficientSampleError, match="3 different numbers of clients, and the fit needs 4"):
         scalability(few, exact(BENT, few), seeded(7))
-    with pytest.raises(InsufficientSampleError, match="5 points < 6"):
+    with pytest.raises(InsufficientSampleError, match="5 points, and the fit needs 6"):
         scalability(LADDER[:5], exact(BENT, LADDER[:5]), seeded(7))
 
 

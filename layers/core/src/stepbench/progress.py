@@ -79,11 +79,15 @@ class Arrivals(NamedTuple):
 
 
 def arrivals(snapshot: Snapshot) -> Arrivals | None:
-    """Return what has arrived of the trial; None where nothing does, as of operations, and where nobody counts."""
+    """
+    Return what has arrived of the trial; None where nothing does, as of operations, and where nobody counts.
+
+    What a measured function has printed is read after the load, so that none is counted before.
+    """
     if snapshot.trial is None or snapshot.received is None:
         return None
     plan = snapshot.specs[snapshot.trial].plan
-    if not measure_of(plan.experiment).arrives:
+    if not measure_of(plan.experiment).arrives or (plan.target.function is not None and not snapshot.received):
         return None
     # What two watchers see while they hand over is in the table twice, and heartbeats are older than arrivals.
     received = min(snapshot.received, snapshot.sent)

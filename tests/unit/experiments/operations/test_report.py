@@ -67,8 +67,8 @@ def test_scaling_says_where_more_clients_stop_helping(run: RunSummary) -> None:
         r"More clients stop helping at 4\d\.\d clients \(\d+\.\d to \d+\.\d\), with", describe_scaling(bent)
     )
     assert describe_scaling(ended).endswith(
-        "No knee is shown: 4 points < 6, without the 3 left out. 3 of its 7 runs are left out of the fit, because the "
-        "generator held its clients back. With the most clients it came to its own limit, of about "
+        "No knee is shown: 4 points, and the fit needs 6, without the 3 left out. 3 of its 7 runs are left out of the "
+        "fit, because the generator held its clients back. With the most clients it came to its own limit, of about "
         "14,850/s."
     )
     assert "generator" not in describe_scaling(bent)

@@ -38,7 +38,7 @@ def test_points_at_the_generators_limit_are_not_the_stores(trials: tuple[TrialSu
     _, ended = scaling_curves(trials)
     assert [point.clients for point in ended.points if point.saturated] == [20, 50, 100]
     assert ended.generator_limit_per_s == pytest.approx(14_850)
-    assert ended.knee_clients.reason == "4 points < 6, without the 3 left out"
+    assert ended.knee_clients.reason == "4 points, and the fit needs 6, without the 3 left out"
 
 
 def with_runs(trials: tuple[TrialSummary, ...], runs: list[tuple[int, float, float]]) -> ScalingCurve:

@@ -150,6 +150,14 @@ def test_validate_names_what_is_skipped_where_the_rest_can_run(capsys: pytest.Ca
     assert "\n  dsql is skipped here: no dsql is started here: " in capsys.readouterr().out
 
 
+def test_clusters_are_created_on_aws_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """An endpoint, which other trials of Aurora DSQL want, would be refused here."""
+    assert main(["validate", "paper-dsql-creation"]) == 2
+    error = capsys.readouterr().err
+    assert "trials[0].target: cannot run here: only AWS creates clusters of Aurora DSQL" in error
+    assert "endpoint" not in error
+
+
 def test_validate_refuses_a_table_that_no_emulator_scales(capsys: pytest.CaptureFixture[str]) -> None:
     """The plan is for a deployed stack, and its remedy makes it one for here."""
     assert main(["validate", "paper-unloaded-dynamodb"]) == 2
@@ -159,6 +167,16 @@ def test_validate_refuses_a_table_that_no_emulator_scales(capsys: pytest.Capture
     assert f'--set \'{path}={{"mode": "on_demand"}}\'' in error
     assert main(["validate", "paper-unloaded-dynamodb", "--set", f'{path}={{"mode": "on_demand"}}']) == 0
     assert main(["validate", "paper-unloaded-dynamodb", "--stack"]) == 0
+
+
+def test_hosts_side_by_side_are_refused_for_one_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    """A deployed stack has them; the remedy is one that the same command takes."""
+    assert main(["validate", "paper-placement"]) == 2
+    assert (
+        "trials[0].target.host: is one of several hosts of a stack, and the local emulator" in capsys.readouterr().err
+    )
+    assert main(["validate", "paper-placement", "--stack"]) == 0
+    assert main(["validate", "paper-placement", "--set", "trials[*].target.host=null"]) == 0
 
 
 def test_a_plan_comes_from_stdin_under_the_name_of_a_dash(

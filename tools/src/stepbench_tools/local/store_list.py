@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.documents import SkippedTrial
-from stepbench.contracts.target import DynamoDbTarget, PostgresqlTarget, RedisTarget, target_models
+from stepbench.contracts.target import DsqlTarget, DynamoDbTarget, PostgresqlTarget, RedisTarget, target_models
 from stepbench.planning import expanded, thresholds_about
 from stepbench_tools.local.stores.servers import POSTGRESQL, POSTGRESQL_TLS, REDIS, REDIS_TLS, REFERENCE, SERVERS
 from stepbench_tools.local.stores.wheels import TLS_SERVER
@@ -39,17 +39,22 @@ def skip_reason(trial: AnyTrial, skipped: Mapping[str, str]) -> str | None:
         return reason if target.tls or reason is None else skipped.get(POSTGRESQL)
     if isinstance(target, RedisTarget) and target.tls:
         return skipped.get(REDIS_TLS)
-    if isinstance(target, RedisTarget | DynamoDbTarget) and (lacking := _lacks_here(target)):
+    if lacking := _lacks_here(trial):
         return lacking
     if target.needs_endpoint and not is_started_here(target.store):
         return f"no {target.store} is started here: see docs/local-run.md, and name yours as target.endpoint"
     return skipped.get(target.store)
 
 
-def _lacks_here(target: RedisTarget | DynamoDbTarget) -> str | None:
+def _lacks_here(trial: AnyTrial) -> str | None:
+    target = trial.target
     if isinstance(target, RedisTarget):
         return NO_CLUSTER if target.cluster else None
-    return NO_DYNAMODB_TLS if target.tls else None
+    if isinstance(target, DynamoDbTarget):
+        return NO_DYNAMODB_TLS if target.tls else None
+    if isinstance(target, DsqlTarget) and trial.workload is not None and trial.workload.record.shape == "cluster":
+        return "only AWS creates clusters of Aurora DSQL"
+    return None
 
 
 def runnable_part(plan: Plan, skipped: Mapping[str, str]) -> Plan | None:

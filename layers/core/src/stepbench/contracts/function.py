@@ -98,6 +98,7 @@ class MeasuredFunction(RuledContract):
     name: str | None = Field(
         default=None,
         pattern=r"^(arn:[a-z0-9-]+:lambda:[a-z0-9-]+:[0-9]{12}:function:)?[A-Za-z0-9_-]{1,64}(:[A-Za-z0-9_$-]{1,128})?$",
+        examples=["orders", "orders:live", "arn:aws:lambda:eu-west-1:000000000000:function:orders"],
         description="Name or ARN of a function of the account, with a version or an alias if wanted. The stack's "
         "parameter MeasuredFunctions has to allow it.",
     )
@@ -105,7 +106,11 @@ class MeasuredFunction(RuledContract):
         default=None, min_length=1, max_length=128, description="Such as `app.handler`; needed with `code`."
     )
     runtime: str | None = Field(
-        default=None, pattern=ANY_RUNTIME, description="Of `code`; without it, Python of the stack's version."
+        default=None,
+        pattern=ANY_RUNTIME,
+        examples=["python3.12", "nodejs22.x"],
+        description="Of `code`. Without it, the handler's file says: Python of the stack's version, or Node.js of this "
+        "machine's.",
     )
     times: Literal["layer", "own", "platform"] = Field(
         default="layer",

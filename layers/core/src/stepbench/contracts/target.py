@@ -134,6 +134,7 @@ class S3Target(StoreTarget):
         default="",
         max_length=24,
         pattern=r"^[A-Za-z0-9._-]*$",
+        examples=[".jpg"],
         description="What keys end with, beyond `key_bytes`, and what the notification's filter asks for beside the "
         "prefix.",
     )
@@ -290,6 +291,7 @@ class CassandraTarget(StoreTarget):
     host: str | None = Field(
         default=None,
         pattern=r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$",
+        examples=["m5.large"],
         max_length=24,
         description="Which of the hosts that the stack has side by side, by instance type; without it, the first.",
     )

@@ -73,6 +73,7 @@ class Record(RuledContract):
     identity: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,62}$",
+        examples=["event_id"],
         description="With `values`: the attribute or column that has the event's identity. Without it, `value` where "
         "updates need one; of puts and deletes the key has it.",
     )

@@ -109,6 +109,7 @@ class RecordValues(RuledContract):
     key: str | None = Field(
         default=None,
         pattern=rf"^{VALUES}[A-Za-z0-9_-][A-Za-z0-9._-]{{0,200}}\.({'|'.join(FORMATS)})$",
+        examples=["values/orders.jsonl"],
         description="In the stack's results bucket, such as `values/orders.jsonl`: a JSON array, JSON Lines, CSV with "
         "a header, or a ZIP archive whose files are bodies.",
     )

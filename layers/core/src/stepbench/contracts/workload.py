@@ -141,7 +141,7 @@ class RowRecord(Contract):
         return len(ROW_DATA)
 
 
-Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$", max_length=30)]
+Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$", max_length=30, examples=["eu-west-1"])]
 
 
 class ClusterRecord(Contract):

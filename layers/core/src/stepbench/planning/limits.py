@@ -102,7 +102,7 @@ def placeholder_problems(trials: Sequence[Expanded]) -> list[Problem]:
 
 def refuse_on_emulator(plan: Plan, where: str) -> None:
     """
-    Refuse what no emulator plays: applications whose durations only X-Ray knows, and tables that scale themselves.
+    Refuse what no emulator plays: durations that only X-Ray knows, tables that scale themselves, several hosts.
 
     Args:
         plan: any.
@@ -129,6 +129,21 @@ def refuse_on_emulator(plan: Plan, where: str) -> None:
             remedy=f'Run the plan on a deployed stack, or change it: --set \'{at}={{"mode": "on_demand"}}\'.',
         )
         for at in _autoscaled(plan)
+    ]
+    hosts = {
+        f"trials[{trial.source}].target.host": trial.plan.target.host
+        for trial in expanded(plan)
+        if isinstance(trial.plan.target, CassandraTarget) and trial.plan.target.endpoint is None
+    }
+    problems += [
+        Problem(
+            path=at,
+            value=json.dumps(host),
+            message=f"is one of several hosts of a stack, and {where} has this machine alone",
+            remedy="Run the plan on a deployed stack, or have all trials here: --set 'trials[*].target.host=null'.",
+        )
+        for at, host in hosts.items()
+        if host is not None
     ]
     raise_problems(problems)
 

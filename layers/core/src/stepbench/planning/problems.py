@@ -144,7 +144,7 @@ def _unexpected(location: Location, found: str, detail: ErrorDetails) -> Problem
     if detail["type"] in {"too_short", "string_too_short"}:
         message = "is empty" if found in {"[]", "{}", '""'} else "is too short"
     elif detail["type"] == "string_pattern_mismatch":
-        message = "is no valid name"
+        message = "is not of that form" if "examples" in location.node else "is no valid name"
     return Problem(location.path, found, message, f"Give {expectation(location.node)}.")
 
 
@@ -177,7 +177,9 @@ def expectation(node: Node) -> str:
         bounds.append(f"{node.get('minLength', 0)} to {node['maxLength']} characters long")
     if "maxItems" in node:
         bounds.append(f"with {node.get('minItems', 0)} to {node['maxItems']} entries")
-    if "pattern" in node:
+    if "examples" in node:
+        bounds.append(f"such as {alternatives(node['examples'])}")
+    elif "pattern" in node:
         bounds.append("made of letters, digits, dots, dashes and underscores, beginning with a letter or digit")
     return ", ".join([kind, *bounds])
 

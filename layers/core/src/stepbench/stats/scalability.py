@@ -181,10 +181,10 @@ def _check(clients: Sequence[float], throughput: Sequence[float]) -> None:
         raise ValueError(message)
     levels = len(set(clients))
     if levels < MIN_LEVELS:
-        message = f"{levels} different numbers of clients < {MIN_LEVELS}"
+        message = f"{levels} different numbers of clients, and the fit needs {MIN_LEVELS}"
         raise InsufficientSampleError(message)
     if len(clients) < MIN_POINTS:
-        message = f"{counted(len(clients), 'point')} < {MIN_POINTS}"
+        message = f"{counted(len(clients), 'point')}, and the fit needs {MIN_POINTS}"
         raise InsufficientSampleError(message)
 
 

@@ -111,7 +111,7 @@ def test_a_problem_has_its_place_in_the_plan(capsys: pytest.CaptureFixture[str])
     """Path, value, remedy."""
     assert main(["validate", plan_file({"target.function.code": ["before", "gone"]})]) == 2
     said = capsys.readouterr().err
-    assert "trials[0].target.function.code: is no folder" in said
+    assert "trials[0].matrix.target.function.code: is no folder" in said
     assert str(Path("mine/gone").absolute()) in said
 
 

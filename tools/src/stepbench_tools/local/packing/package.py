@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.function import MeasuredFunction
     from stepbench.contracts.plan import Plan
+    from stepbench.planning.expansion import Expanded
     from stepbench_tools.local.packing.dependencies import Workshop
     from stepbench_tools.local.packing.handlers import Language
     from stepbench_tools.local.stack import Stack
@@ -49,9 +50,9 @@ _LONGEST_LABEL = 40
 
 
 class Code(NamedTuple):
-    """A folder's code, checked: the place in the plan that names it, its files, and the language of its handlers."""
+    """A folder's code, checked: the trial that names it, its files, and the language of its handlers."""
 
-    at: str
+    trial: Expanded
     folder: Path
     files: dict[str, Path]
     language: Language
@@ -70,12 +71,12 @@ class Packed(NamedTuple):
     variables: dict[str, dict[str, str]]
 
 
-def local_functions(plan: Plan) -> Iterator[tuple[str, MeasuredFunction]]:
-    """Yield the functions of a plan that name files of this machine, of all trials, with their places."""
+def local_functions(plan: Plan) -> Iterator[tuple[Expanded, MeasuredFunction]]:
+    """Yield the functions of a plan that name files of this machine, with their trials."""
     for trial in expanded(plan):
         function = trial.plan.target.function
         if function is not None and any(getattr(function, field) for field in LOCAL_FIELDS):
-            yield f"trials[{trial.source}].target.function", function
+            yield trial, function
 
 
 def check_codes(*plans: Plan) -> dict[str, Code]:
@@ -91,35 +92,40 @@ def check_codes(*plans: Plan) -> dict[str, Code]:
     found: dict[str, Code] = {}
     seen: set[tuple[str | None, ...]] = set()
     problems = []
-    for at, function in functions:
+    for trial, function in functions:
         named = (function.code, function.handler, function.runtime, function.variables_file)
         if named in seen:
             continue
         seen.add(named)
         try:
             if function.code is not None:
-                code = _check(at, Path(function.code), function, secrets)
+                code = _check(trial, Path(function.code), function, secrets)
                 if found.setdefault(function.code, code).language != code.language:
                     raise refusal(function.code, "has handlers of two languages", "Give each a folder of its own.")
             if function.variables_file is not None:
                 read_variables(Path(function.variables_file))
         except PlanError as error:
-            problems += _placed(at, error)
+            problems += _placed(trial, error)
     raise_problems(problems)
     return found
 
 
-def _check(at: str, folder: Path, function: MeasuredFunction, secrets: frozenset[Path]) -> Code:
+def _check(trial: Expanded, folder: Path, function: MeasuredFunction, secrets: frozenset[Path]) -> Code:
     files = list_files(folder, frozenset({NODE_MODULES}), secrets)
     handler = find_handler(folder, files, function.handler or "", function.runtime)
     if handler.language == "nodejs" and not requires_npm(folder):
         files = list_files(folder, secrets=secrets)
     require_no_clash(files)
-    return Code(at, folder, files, handler.language)
+    return Code(trial, folder, files, handler.language)
 
 
-def _placed(at: str, error: PlanError) -> list[Problem]:
-    return [each._replace(path=f"{at}.{each.path}") for each in error.problems]
+def _placed(trial: Expanded, error: PlanError) -> list[Problem]:
+    """Return problems of a trial's function by their paths in the plan, those that a matrix leads to included."""
+    found = []
+    for each in error.problems:
+        path = f"{FUNCTION}.{each.path}"
+        found.append(each._replace(path=f"trials[{trial.source}].{'matrix.' if path in trial.point else ''}{path}"))
+    return found
 
 
 def refuse_local_files(plan: Plan) -> None:
@@ -127,10 +133,10 @@ def refuse_local_files(plan: Plan) -> None:
     remedy = 'Deploy the function, and give its "name"; the stack\'s parameter MeasuredFunctions has to allow it.'
     problems = [
         problem
-        for at, function in local_functions(plan)
+        for trial, function in local_functions(plan)
         for field in LOCAL_FIELDS
         if (value := getattr(function, field))
-        for problem in refusal(value, "is packed for a run on this machine alone", remedy, f"{at}.{field}").problems
+        for problem in _placed(trial, refusal(value, "is packed for a run on this machine alone", remedy, field))
     ]
     raise_problems(problems)
 
@@ -208,7 +214,7 @@ def _pack(code: Code, workshop: Workshop) -> Path:
         require_size(code.folder, sum(path.stat().st_size for path in files.values()))
         return _archive(code, files, workshop)
     except PlanError as error:
-        raise PlanError(_placed(code.at, error)) from error
+        raise PlanError(_placed(code.trial, error)) from error
 
 
 def _archives(workshop: Workshop) -> Path:

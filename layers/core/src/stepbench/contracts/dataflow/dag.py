@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EdgeKind = Literal["scatter", "broadcast", "gather"]
-StageName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$", max_length=30)]
-TaskName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$", max_length=60)]
+StageName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$", max_length=30), Field(examples=["resize"])]
+TaskName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$", max_length=60),
+    Field(examples=["images.resize"]),
+]
 Parameter = bool | int | float | str
 
 
