@@ -75,7 +75,7 @@ def _machines(roles: Roles) -> Iterator[Call]:
     execution = f"arn:aws:states:{REGION}:{ACCOUNT}:execution:stepbench-Trial"
     for name, owner in (("benchmark", "BenchmarkStateMachine"), ("trial", "TrialStateMachine")):
         for task in load_machine(name).tasks():
-            yield Call(owner, "lambda:InvokeFunction", roles.arn(f"{task.name}Function"), integrations)
+            yield Call(owner, "lambda:InvokeFunction", roles.arn(f"{task.function}Function"), integrations)
         for action in ("Create", "Get", "Update", "Delete"):
             yield Call(owner, f"logs:{action}LogDelivery", "*", logs)
         for action in ("ListLogDeliveries", "PutResourcePolicy", "DescribeResourcePolicies", "DescribeLogGroups"):

@@ -34,6 +34,11 @@ class State:
         """Tell whether a state is a Task that invokes a Lambda function."""
         return str(self.definition.get("Resource")).removesuffix(".waitForTaskToken") == LAMBDA_INVOKE
 
+    @property
+    def function(self) -> str:
+        """Return which function it invokes, `RunWriter`: not every state is named after its own."""
+        return str(self.definition["Parameters"]["FunctionName"]).removeprefix("${").removesuffix("FunctionArn}")
+
     def next_states(self) -> list[str]:
         """Return where a state may go, by success, choice and catch."""
         found = [self.definition[key] for key in ("Next", "Default") if key in self.definition]

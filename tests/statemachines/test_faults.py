@@ -42,9 +42,8 @@ EVERYTHING = Scenario(
 )
 """Passes every state of the trial machine, but for those that make inputs of DAGs: no trial has both."""
 MAKERS = ("MakeInput", "MakeVideoInput", "MakeLearningInput")
-STAGES = tuple(state.name for state in load_machine("trial").tasks())
-FUNCTIONS = {"RunInlineWriter": "RunWriter"}
-"""Of states that are not named after theirs."""
+FUNCTIONS = {state.name: state.function for state in load_machine("trial").tasks()}
+STAGES = tuple(FUNCTIONS)
 
 
 class Outcome(NamedTuple):
@@ -118,7 +117,7 @@ def test_every_function_of_a_trial_has_its_outcome_here() -> None:
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_function_that_fails_for_good_ends_the_trial_in_order(lab: Lab, stage: str, fault: str) -> None:
     """Nothing loops, the target is torn down, and who writes the report is told the error's name."""
-    wanted, function = OUTCOMES[stage], FUNCTIONS.get(stage, stage)
+    wanted, function = OUTCOMES[stage], FUNCTIONS[stage]
     scenario = replace(_passing(stage), id=f"{stage}-{fault.partition('.')[2]}")
     if fault == GONE:
         with lab.without_function(function):
@@ -178,7 +177,7 @@ def test_the_end_of_each_map_of_invocations_is_noted(lab: Lab, invoked: str) -> 
 )
 def test_a_table_that_is_gone_hides_no_failure_and_holds_no_target(lab: Lab, stage: str, error: str) -> None:
     """The flags cannot be set then: the first failure keeps its name, and the tear-down stops what runs."""
-    fail = {FUNCTIONS.get(stage, stage): ("KeyError", ALWAYS)} if stage else {}
+    fail = {FUNCTIONS[stage]: ("KeyError", ALWAYS)} if stage else {}
     invoked = "inline" if stage == "RunInlineWriter" else ""
     with lab.without_table():
         ending = lab.run_trial(Scenario(f"no-table-{stage}", fail, lanes=(0,), invoked=invoked))
@@ -199,7 +198,7 @@ def _in_memory(_spec: TrialSpec, _settings: Settings, clock: Clock) -> MemoryDri
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_abort_in_any_state_is_swept(lab: Lab, stage: str) -> None:
     """No Catch runs: the sweeper flags what still runs, notes why, tears down, and frees the target."""
-    function = FUNCTIONS.get(stage, stage)
+    function = FUNCTIONS[stage]
     scenario = replace(_passing(stage), id=f"aborted-in-{stage}", hold=function)
     arn = lab.start("trial", scenario, lab.trial_input(scenario))
     lab.await_call(scenario, function)
