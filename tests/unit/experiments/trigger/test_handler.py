@@ -11,6 +11,7 @@ from tests.samples.results import changed, sample_manifest, sample_results, samp
 
 from stepbench.contracts.invocations import FunctionMetrics, Redelivered
 from stepbench.contracts.measures import Estimate
+from stepbench.experiments.report.headline import MOST_FUNCTIONS, describe_functions
 from stepbench.experiments.report.page import render_page
 from stepbench.experiments.report.tables import render_csv
 from stepbench.experiments.trigger.handler import (
@@ -64,6 +65,15 @@ def test_a_function_without_failures_is_one_sentence(summary: RunSummary) -> Non
     window = row.window.model_copy(update={"handler": own.model_copy(update=fields)})
     (whole,) = window_rows([row.trial.model_copy(update={"windows": (window,)})])
     assert describe_handler(whole).endswith("283 ms after the write was due; no event failed in the handler.")
+
+
+def test_a_terminal_has_the_first_functions_and_counts_the_others(summary: RunSummary) -> None:
+    """The tables there are of latency; of ten repeats the page has all."""
+    (line,) = describe_functions(summary)
+    assert line.startswith(f"{present(summary.trials[0].name)}: The function ran p50 255 ms after the write")
+    assert line.endswith("by the drain limit; processed again: 10 times")
+    many = summary.model_copy(update={"trials": summary.trials * 8})
+    assert describe_functions(many)[MOST_FUNCTIONS:] == ("5 more windows of functions: see the report",)
 
 
 def test_a_window_that_measured_nothing_has_no_sentence(summary: RunSummary) -> None:

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from stepbench import digits
 from stepbench.contracts.experiment import HEADLINE_QUANTILES
-from stepbench.experiments.report.headline import describe_choices, headline_tables
+from stepbench.experiments.report.headline import describe_choices, describe_functions, headline_tables
 from stepbench.planning.wall_time import Overheads
 from stepbench.progress import Snapshot, activity, fitted_lines, line, share_done
 from stepbench.report.costs import cost_sentences
@@ -69,6 +69,7 @@ def headline(summary: RunSummary, width: int) -> Group:
         parts += ["", *_table(headings, columns, rows, width)]
         missing |= set(_LEFT_OUT_FIRST) & set(headings) - set(columns or headings)
         everything += " ".join(cell for row in rows for cell in row.values())
+    parts += [Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in describe_functions(summary)]
     if digits.UNSURE in everything:
         parts.append(_note(f"{digits.UNSURE} has no interval: the caveats say why"))
     if missing:

@@ -127,7 +127,7 @@ def _difference(judge: Judge, found: Compared) -> str:
     effect = _effect(judge, found)
     if effect.ratio is None or effect.ratio.value is None or effect.ratio.low is None:
         reason = (effect.ratio.reason if effect.ratio else "") or "no interval"
-        return f"no difference is shown ({digits.brief(reason)})"
+        return f"not shown ({digits.brief(reason)})"
     return digits.effect(effect.ratio).replace("lower", "faster").replace("higher", "slower")
 
 

@@ -20,9 +20,10 @@ from stepbench.contracts.runs import RenderReportOutput
 from stepbench.errors import BLANKS, printable
 from stepbench.experiments.dataflow.report.words import describe_objects, first_media
 from stepbench.experiments.registry import experiment_of, experiments
+from stepbench.experiments.trigger.handler import describe_handler
 from stepbench.experiments.trigger.memory import memory_answers
 from stepbench.report.caveats import describe_conditions
-from stepbench.report.run import state_of, trial_labels, window_labels
+from stepbench.report.run import state_of, trial_labels, window_labels, window_rows
 from stepbench.report.summary import failed_trials
 from stepbench.report.thresholds import describe_missed, describe_undecided
 from stepbench.report.verdicts import first_reported, format_verdict, verdict_lines
@@ -79,6 +80,17 @@ def describe_choices(summary: RunSummary) -> tuple[str, ...]:
     )
     media = (answer.text for answer in first_media(summary.media))
     return (*broken, *(text.rstrip(".") for text in (*media, *memory_answers(summary))))
+
+
+MOST_FUNCTIONS = 3
+
+
+def describe_functions(summary: RunSummary) -> tuple[str, ...]:
+    """Return when measured functions ran and were done, a line for each of the first few windows."""
+    said = [f"{row.label}: {text}" for row in window_rows(summary.trials) if (text := describe_handler(row))]
+    more = len(said) - MOST_FUNCTIONS
+    rest = (f"{digits.counted(more, 'more window')} of functions: see the report",) if more > 0 else ()
+    return (*(text.rstrip(".") for text in said[:MOST_FUNCTIONS]), *rest)
 
 
 def describe_status(summary: RunSummary) -> str:
