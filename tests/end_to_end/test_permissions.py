@@ -141,6 +141,16 @@ def roles(deployment: Deployment) -> Roles:
     return Roles(deployment.state.stack, {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in listed})
 
 
+_OF_ITEMS = re.compile("dynamodb:((Batch)?(Get|Write)|Put|Update|Delete|ConditionCheck)Item$|dynamodb:Query$")
+
+
+def _with_keys(context: Json, action: str) -> Json:
+    """Return a call's context with the partition key that DynamoDB always names of items, and no recording has."""
+    if not _OF_ITEMS.match(action) or "dynamodb:LeadingKeys" in context:
+        return context
+    return {**context, "dynamodb:LeadingKeys": "trial#t"}
+
+
 _WITH_DIGITS = re.compile(r"\b\w*\d\w*\b(?!:)")
 
 
@@ -155,6 +165,7 @@ def asked(roles: Roles, calls: list[Json]) -> Json:
     known = [{**call._asdict(), "context": dict(call.context)} for call in service_calls(roles)]
     parts = ("role", "action", "resource", "context")
     every = [{part: call[part] for part in parts} for call in (*recorded, *known)]
+    every = [{**call, "context": _with_keys(call["context"], call["action"])} for call in every]
     unlike = list({_WITH_DIGITS.sub("#", json.dumps(call, sort_keys=True)): call for call in every}.values())
     names = sorted(roles.attached())
     others = [{**call, "role": names[place % len(names)]} for place, call in enumerate(unlike)]
