@@ -83,6 +83,7 @@ def describe_choices(summary: RunSummary) -> tuple[str, ...]:
 
 
 MOST_FUNCTIONS = 3
+"""So many windows have a line on the terminal: repeats say much the same."""
 
 
 def describe_functions(summary: RunSummary) -> tuple[str, ...]:
