@@ -160,6 +160,8 @@ class Deployment:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
                 process.communicate(timeout=RUN_LIMIT_S)
+            for stream in filter(None, (process.stdout, process.stderr)):
+                stream.close()  # of one that the test has killed, and not listened to
 
     def folder(self, finished: Finished) -> Path:
         """Return the folder of a run's results."""

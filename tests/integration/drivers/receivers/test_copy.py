@@ -131,7 +131,7 @@ async def test_a_copy_does_what_the_function_does_and_prints_when(scene: Scene) 
     assert {fields["trial"] for _, fields in scene.printed(group, tag)} == {tag}
 
     while not await copy.remove():
-        assert scene.left(tag)
+        pass
     assert await copy.remove()
     await copy.close()
     assert scene.left(tag) == []
@@ -160,8 +160,8 @@ async def test_one_that_prints_its_times_itself_gets_the_trials_variables_and_no
     group = f"/aws/lambda/{copy.arn.rpartition(':')[2]}"
     wait_until("both lines are there", lambda: len(scene.printed(group, tag)) == 2, timeout_s=20)
     while not await copy.remove():
-        assert scene.left(tag)
-    await copy.remove()
+        pass
+    assert scene.left(tag) == []
     await copy.close()
 
 
@@ -245,6 +245,10 @@ async def test_a_package_has_to_be_what_its_name_says(scene: Scene) -> None:
     scene.services.runs.put_bytes(key, code)
     await copy.ensure()
     assert await copy.ready()
+    assert not await copy.remove()
+    assert not await copy.remove()
+    group = f"/aws/lambda/{copy.arn.rpartition(':')[2]}"
+    scene.services.aws("logs").create_log_group(logGroupName=group)  # an invocation has ended after its function
     assert not await copy.remove()
     assert await copy.remove()
     await copy.close()

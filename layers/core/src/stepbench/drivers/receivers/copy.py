@@ -12,7 +12,6 @@ import hashlib
 import json
 import sys
 import urllib.request
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.function import MOST_ASYNCHRONOUS_ATTEMPTS
@@ -108,17 +107,22 @@ class FunctionCopy:
 
     async def remove(self) -> bool:
         """
-        Remove the copy; at the next call, once none was there, its log group and its code.
+        Remove the copy; at the next call, once none was there, its code and its log group; true if there was no group.
 
-        An invocation that is under way when its function goes still prints, and Lambda would make the group anew.
+        An invocation that is under way when its function goes still prints, and Lambda makes the group anew. What comes
+        after the last call, hours later as Lambda may have it, the sweeper removes.
         """
         if await self._find() is not None:
-            await self._unless_gone("lambda", "delete_function", FunctionName=self._name)
+            await self._removed("lambda", "delete_function", FunctionName=self._name)
             return False
-        return await in_turn(
-            partial(self._unless_gone, "logs", "delete_log_group", logGroupName=self._log_group),
-            partial(self._unless_gone, "s3", "delete_object", Bucket=self._settings.results_bucket, Key=self._code_key),
-        )
+        return await in_turn(self._remove_code, self._find_no_log)
+
+    async def _remove_code(self) -> bool:
+        await self._removed("s3", "delete_object", Bucket=self._settings.results_bucket, Key=self._code_key)
+        return True
+
+    async def _find_no_log(self) -> bool:
+        return not await self._removed("logs", "delete_log_group", logGroupName=self._log_group)
 
     def resource_names(self) -> tuple[str, ...]:
         """See `Receiver`."""
@@ -297,12 +301,14 @@ class FunctionCopy:
             if error_code(error) not in _THERE:
                 raise
 
-    async def _unless_gone(self, service: str, operation: str, **request: Any) -> bool:  # noqa: ANN401 -- boto3's
+    async def _removed(self, service: str, operation: str, **request: Any) -> bool:  # noqa: ANN401 -- boto3's
+        """Remove something; return whether it was there."""
         try:
             await self._aws.ask(operation, service, **request)
         except TargetUnavailableError as error:
             if error_code(error) not in {_GONE, "NoSuchBucket"}:
                 raise
+            return False
         return True
 
     @property
