@@ -21,6 +21,7 @@ class AsynchronousService:
         self.release = threading.Event()
         self.entered = threading.Semaphore(0)
         self.done: list[str] = []
+        self.functions = self._functions = dict[str, Any]()
         self._running = 0
         self.most = 0
         self._lock = threading.Lock()
@@ -75,6 +76,21 @@ def test_asynchronous_invocations_wait_for_a_sandbox_and_none_is_dropped() -> No
         thread.join(10)
     assert sorted(service.done) == sorted([*map(str, range(20)), "other"])
     assert service.most == 3
+
+
+def test_an_event_that_waits_is_dropped_with_its_function() -> None:
+    """A copy's queue would go on for minutes after its trial, and make its log anew."""
+    service = AsynchronousService()
+    limits.queue_for_sandboxes(service, Gateway(service), 1)
+    service.functions["copy"] = {}
+    for event in ("under way", "waiting"):
+        service.invoke_async_with_retry({"FunctionName": "copy", "FunctionArn": "copy"}, event)
+        assert event == "waiting" or service.entered.acquire(timeout=10)
+    service.functions.clear()
+    service.release.set()
+    for thread in service.threads:
+        thread.join(10)
+    assert service.done == ["under way"]
 
 
 def requested(service: AsynchronousService, gateway: Gateway, requests: int) -> list[tuple[int, dict[str, str], str]]:

@@ -28,8 +28,8 @@ def queue_for_sandboxes(service: Any, gateway: Any, sandboxes: int) -> None:
     MiniStack starts a sandbox for each that finds none free. On a small machine that never ends once it has begun: a
     receiver that stands still for a second leaves twenty sandboxes to start, those take the processors from the ones
     that work, and every further event adds one; of a hundred requests that find an API cold, all start at once, and
-    none within its time. Events wait as in Lambda's own queue, without a limit; requests for `REQUEST_S`, and are
-    throttled then, as on Lambda.
+    none within its time. Events wait as in Lambda's own queue, without a limit, and are dropped with their function;
+    requests for `REQUEST_S`, and are throttled then, as on Lambda.
 
     Args:
         service: the module `ministack.services.lambda_svc`.
@@ -56,6 +56,10 @@ def queue_for_sandboxes(service: Any, gateway: Any, sandboxes: int) -> None:
             waits.reset(token)
         return status, {"Retry-After": "1", **headers} if status == TOO_MANY else headers, body
 
+    def is_dropped(function: Json, limit_s: float | None) -> bool:
+        name = (function.get("config") or function).get("FunctionName")
+        return limit_s is None and name is not None and name not in service._functions
+
     def execute(function: Json, event: Any) -> Any:
         limit_s = waits.get()
         if limit_s == 0:
@@ -65,7 +69,7 @@ def queue_for_sandboxes(service: Any, gateway: Any, sandboxes: int) -> None:
             return service._throttle_response("ConcurrentInvocationLimitExceeded", "Rate Exceeded.")
         token = waits.set(0.0)  # it may call itself once more, in another scope
         try:
-            return stock_execute(function, event)
+            return {} if is_dropped(function, limit_s) else stock_execute(function, event)
         finally:
             waits.reset(token)
             gate.release()
