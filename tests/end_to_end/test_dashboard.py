@@ -230,7 +230,7 @@ def test_it_is_whole_without_a_script(followed: Followed) -> None:
         page.goto(f"{followed.base}/")
         page.get_by_label("Preset").select_option(PRESET)
         page.get_by_label(re.compile("^Changes")).fill(SHORT)
-        page.get_by_role("button", name="Check only").click()
+        page.locator("#start").get_by_role("button", name="Check only").click()
         assert "1 trial, 70 events" in page.locator("#start [data-outcome]").inner_text()
         page.locator("#start").get_by_role("button", name="Start", exact=True).click()
         run = _run_id(page)
