@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-class StartFailedError(Exception):
-    """Stands for LocalStack's StatusErrorException."""
-
-    def __init__(self, message: str, payload: bytes) -> None:
-        super().__init__(message)
-        self.payload = payload
-
-
 class Code(SimpleNamespace):
     """Stands for LocalStack's S3Code, of a function whose code is unpacked in a folder."""
 
@@ -55,7 +47,6 @@ def new_sandbox(folder: Path, files: Mapping[str, str], layers_folder: Path, **c
         parts=lambda_parts,
         layers=lambda_parts.LayerFolders(layers_folder, lambda_parts.extract),
         invocation_result=lambda request_id, payload, **rest: SimpleNamespace(id=request_id, body=payload, **rest),
-        start_failed=StartFailedError,
     )
     settings = {
         "timeout": 20,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.support.measuring_layer import zipped
-from tests.support.sandboxes import StartFailedError, call, layer, new_sandbox, start
+from tests.support.sandboxes import call, layer, new_sandbox, start
 
 from stepbench_tools.local.emulator.localstack import sandboxes
 from stepbench_tools.local.emulator.localstack.sandboxes import EXITED, TIMED_OUT, Sandbox
@@ -108,19 +108,20 @@ def test_what_goes_wrong_is_named_and_the_next_invocation_is_served(
 
 
 def test_an_error_at_import_is_lambdas_own(made: Callable[..., Sandbox]) -> None:
-    """What is not in a layer has to fail here as it does there."""
-    with pytest.raises(StartFailedError) as failed:
-        start(made("import not_packaged\ndef handler(event, context): pass"))
-    said = json.loads(failed.value.payload)
-    assert said["errorType"] == "Runtime.ImportModuleError"
-    assert "not_packaged" in said["errorMessage"]
+    """What is not in a layer has to fail here as it does there, and what it printed is in the log; each time."""
+    sandbox = start(made("print('here')\nimport not_packaged\ndef handler(event, context): pass"))
+    for event in (1, 2):
+        result, said = call(sandbox, event)
+        assert (result.is_error, said["errorType"]) == (True, "Runtime.ImportModuleError")
+        assert "not_packaged" in said["errorMessage"]
+        assert "here" in result.logs.splitlines()
+        assert "REPORT RequestId" in result.logs
 
 
 def test_one_that_exits_while_it_is_imported_cannot_start(made: Callable[..., Sandbox]) -> None:
     """Nobody waits for it."""
-    with pytest.raises(StartFailedError) as failed:
-        start(made("import os\nos._exit(3)"))
-    assert json.loads(failed.value.payload)["errorType"] == EXITED
+    _, said = call(start(made("import os\nos._exit(3)")), 1)
+    assert said["errorType"] == EXITED
 
 
 def test_one_that_does_not_get_through_its_imports_is_ended(
@@ -128,9 +129,8 @@ def test_one_that_does_not_get_through_its_imports_is_ended(
 ) -> None:
     """Otherwise whoever invokes it waits for ever."""
     monkeypatch.setattr(sandboxes, "START_LIMIT_S", 1.0)
-    with pytest.raises(StartFailedError) as failed:
-        start(made("import time\ntime.sleep(60)"))
-    assert json.loads(failed.value.payload)["errorType"] == TIMED_OUT
+    _, said = call(start(made("import time\ntime.sleep(60)")), 1)
+    assert said["errorType"] == TIMED_OUT
 
 
 def test_a_layer_is_fetched_once_and_can_be_imported(made: Callable[..., Sandbox]) -> None:

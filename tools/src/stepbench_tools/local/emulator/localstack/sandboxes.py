@@ -118,7 +118,6 @@ class Sandboxes:
         parts: our module `lambda_parts`.
         layers: the folders of unpacked layers.
         invocation_result: LocalStack's class of that name.
-        start_failed: LocalStack's exception for a sandbox that cannot start.
     """
 
     python: str
@@ -126,7 +125,6 @@ class Sandboxes:
     parts: Any
     layers: Any
     invocation_result: Any
-    start_failed: Any
     _layer_folders: dict[str, Path] = field(default_factory=dict)
 
     def __call__(self, id: str, function_version: Any) -> Sandbox:  # noqa: A002 -- as LocalStack calls it
@@ -174,6 +172,8 @@ class Sandbox:
         self._output = tempfile.TemporaryFile("a+b")  # noqa: SIM115 -- closed in `stop`
         self._read_bytes = 0
         self._init_ms: float | None = None
+        self._failed: bytes | None = None
+        """Why it has not started: LocalStack would not ask one for its log that raises that."""
 
     def get_address(self) -> str:
         """Return where LocalStack would reach it."""
@@ -186,7 +186,7 @@ class Sandbox:
         return ""
 
     def start(self, env_vars: dict[str, Any]) -> None:
-        """Start the process and wait until it asks for an event; an error at import is raised as LocalStack's."""
+        """Start the process, and wait until it asks for an event; an error at import is the first invocation's."""
         code = str(self._config.code.get_unzipped_code_location())
         given = {name: str(value) for name, value in env_vars.items() if not name.startswith(_NOT_GIVEN)}
         self._environment = {
@@ -197,9 +197,7 @@ class Sandbox:
             **self._sandboxes.search_paths(self.function_version, given),
             "PYTHONUNBUFFERED": "1",
         }
-        if error := self._start_process():
-            message = "the sandbox cannot start"
-            raise self._sandboxes.start_failed(message, payload=error)
+        self._failed = self._start_process()
 
     def _start_process(self) -> bytes | None:
         """Return None when the sandbox is ready, or why it is not, as a function error."""
@@ -243,7 +241,9 @@ class Sandbox:
     def invoke(self, payload: dict[str, str]) -> Any:
         """Hand over an event and wait for its answer, its time-out, or the end of the process."""
         request_id = payload["invoke-id"]
-        error = self._start_process() if self._process is None else None
+        error, self._failed = self._failed, None
+        if error is None and self._process is None:
+            error = self._start_process()
         began_ns, init_ms, self._init_ms = time.perf_counter_ns(), self._init_ms, None
         begun_ns = time.time_ns()
         body, failed = (error, True) if error else self._exchange(request_id, payload)

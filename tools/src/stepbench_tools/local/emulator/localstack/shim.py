@@ -40,7 +40,6 @@ PATCHED = {
     "localstack.services.dynamodb.server": "DynamodbServer",
     "localstack.services.dynamodb.server:DynamodbServer": "_create_shell_command",
     f"{_INVOCATION}.execution_environment": "get_runtime_executor",
-    f"{_INVOCATION}.executor_endpoint": "StatusErrorException",
     f"{_INVOCATION}.lambda_models": "InvocationResult S3Code",
     f"{_INVOCATION}.lambda_models:S3Code": "_download_archive_to_file prepare_for_execution",
     f"{_INVOCATION}.version_manager": "get_runtime_executor",
@@ -180,7 +179,6 @@ def run_sandboxes_as_processes(
         parts=parts,
         layers=folders,
         invocation_result=modules[f"{_INVOCATION}.lambda_models"].InvocationResult,
-        start_failed=modules[f"{_INVOCATION}.executor_endpoint"].StatusErrorException,
     )
     for module in modules.values():
         if hasattr(module, EXECUTOR):
