@@ -51,6 +51,12 @@ BAD_PLANS = {
     "trials missing": Refused({"name": "x"}, "trials", "nothing", 'Add "trials": a list'),
     "trial no object": Refused({"name": "x", "trials": [1]}, "trials[0]", "1", "Give an object"),
     "bad name": Refused({**plan(), "name": "a b"}, "name", '"a b"', "letters, digits"),
+    "form that has examples": Refused(
+        plan(target={"store": "s3", "function": {"code": "app", "handler": "a.b", "runtime": "python2.7"}}),
+        "trials[0].target.function.runtime",
+        '"python2.7"',
+        'such as "python3.12"',
+    ),
     "rate 0": Refused(load(rate_per_s=0, count=1), "trials[0].phases[0].load[0].rate_per_s", "0", "at least 0.001"),
     "rate negative": Refused(
         load(rate_per_s=-3, count=1), "trials[0].phases[0].load[0].rate_per_s", "-3", "at least 0.001"

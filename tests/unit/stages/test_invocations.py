@@ -194,10 +194,11 @@ def test_a_store_that_cannot_be_reached_has_been_sent_nothing() -> None:
     assert function.services.table.started(REF.tag) == ["00-0000-0000-01"]
 
 
-def test_a_cancelled_trial_begins_no_invocation() -> None:
+@pytest.mark.parametrize("reason", ["by hand", ""])
+def test_a_cancelled_trial_begins_no_invocation(reason: str) -> None:
     """Items of a Map go on to be invoked after an execution was stopped."""
     function = Function()
-    function.services.table.set_flag(REF.tag, layout.CANCELLED, "by hand")
+    function.services.table.set_flag(REF.tag, layout.CANCELLED, reason)
     with pytest.raises(TrialCancelledError):
         function.invoke()
     assert function.drivers == []

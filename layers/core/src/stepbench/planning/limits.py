@@ -130,11 +130,6 @@ def refuse_on_emulator(plan: Plan, where: str) -> None:
         )
         for at in _autoscaled(plan)
     ]
-    hosts = {
-        f"trials[{trial.source}].target.host": trial.plan.target.host
-        for trial in expanded(plan)
-        if isinstance(trial.plan.target, CassandraTarget) and trial.plan.target.endpoint is None
-    }
     problems += [
         Problem(
             path=at,
@@ -142,8 +137,7 @@ def refuse_on_emulator(plan: Plan, where: str) -> None:
             message=f"is one of several hosts of a stack, and {where} has this machine alone",
             remedy="Run the plan on a deployed stack, or have all trials here: --set 'trials[*].target.host=null'.",
         )
-        for at, host in hosts.items()
-        if host is not None
+        for at, host in _hosts(plan).items()
     ]
     raise_problems(problems)
 
@@ -157,6 +151,13 @@ def _autoscaled(plan: Plan) -> Iterator[str]:
         for index, phase in enumerate(trial.plan.phases):
             if phase.scale and isinstance(phase.scale.capacity, AutoscaledCapacity):
                 yield f"{at}.phases[{index}].scale.capacity"
+
+
+def _hosts(plan: Plan) -> dict[str, str]:
+    """Return the hosts that trials name, by their places."""
+    targets = ((f"trials[{trial.source}].target.host", trial.plan.target) for trial in expanded(plan))
+    cassandra = ((at, target) for at, target in targets if isinstance(target, CassandraTarget))
+    return {at: target.host for at, target in cassandra if target.host is not None and target.endpoint is None}
 
 
 PERIODS_NEEDED = 2

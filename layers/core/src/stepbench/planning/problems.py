@@ -144,7 +144,7 @@ def _unexpected(location: Location, found: str, detail: ErrorDetails) -> Problem
     if detail["type"] in {"too_short", "string_too_short"}:
         message = "is empty" if found in {"[]", "{}", '""'} else "is too short"
     elif detail["type"] == "string_pattern_mismatch":
-        message = "is not of that form" if "examples" in location.node else "is no valid name"
+        message = "is not of a valid form" if "examples" in location.node else "is no valid name"
     return Problem(location.path, found, message, f"Give {expectation(location.node)}.")
 
 

@@ -29,6 +29,7 @@ from stepbench.observability import logger
 from stepbench.records.formats.columns import UNSENT, ColumnHeader, InvocationNote, PendingRows, Rows
 from stepbench.records.storage import layout
 from stepbench.records.storage.flusher import Flusher
+from stepbench.stages.target_driver import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -159,9 +160,7 @@ def invoke(
     begin_ns = services.clock.now_ns()
     bench, ref = bench or InvocationBench(), task.item.ref
     sandbox.invocations += 1
-    if reason := sandbox.cancelled(ref.tag, services):
-        message = f"trial {ref.tag} is cancelled: {reason}"
-        raise TrialCancelledError(message)
+    refuse(ref.tag, sandbox.cancelled(ref.tag, services))
     kept = sandbox.of_trial(ref, services, build, bench)
     workload, healthy = kept.spec.offered.workload, False
     try:

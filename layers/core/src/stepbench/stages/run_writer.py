@@ -143,7 +143,7 @@ async def _attempt(
         with gc_paused():
             _plan(attempt)
             _end_at(attempt, stop_at_ns)
-            await _beat(attempt)  # the trial may have been cancelled, and torn down before the mark was there
+            await _stop_if_cancelled(attempt)
             await _offer(attempt)
         _sample_clock(attempt)
     finally:
@@ -179,6 +179,15 @@ def _plan(attempt: _Attempt) -> None:
     )  # fmt: skip
     share = plan.record.matching_share if traits_of(plan.experiment).by_trigger else 0
     attempt.flusher = Flusher(attempt.services.runs, attempt.services.table, header, matching_share=share)
+
+
+async def _stop_if_cancelled(attempt: _Attempt) -> None:
+    """Look behind the mark, before anything is sent: the trial may have been torn down before the mark was there."""
+    with contextlib.suppress(RecordsUnavailableError):  # the first sign of life looks again
+        tag = attempt.task.item.ref.tag
+        attempt.cancelled = await asyncio.to_thread(attempt.services.table.flag, tag, layout.CANCELLED)
+    if attempt.cancelled is not None:
+        attempt.slice.stop()
 
 
 async def _offer(attempt: _Attempt) -> None:

@@ -226,7 +226,11 @@ def refuse_if_cancelled(tag: str, services: Services) -> None:
     Raises:
         TrialCancelledError: its flag is set.
     """
-    reason = services.table.flag(tag, layout.CANCELLED)
+    refuse(tag, services.table.flag(tag, layout.CANCELLED))
+
+
+def refuse(tag: str, reason: str | None) -> None:
+    """Raise TrialCancelledError where there is a reason for which the trial's flag is set."""
     if reason is not None:
         message = f"trial {tag} is cancelled: {reason}"
         raise TrialCancelledError(message)

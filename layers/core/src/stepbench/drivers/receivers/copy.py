@@ -109,19 +109,19 @@ class FunctionCopy:
         """
         Remove the copy; at the next call, once none was there, its code and its log group; true if there was no group.
 
-        An invocation that is under way when its function goes still prints, and Lambda makes the group anew. What comes
-        after the last call, hours later as Lambda may have it, the sweeper removes.
+        An invocation that is under way when its function goes still prints, and Lambda makes the group anew. It may go
+        on for 15 minutes: what comes after the last call, the sweeper removes.
         """
         if await self._find() is not None:
             await self._removed("lambda", "delete_function", FunctionName=self._name)
             return False
-        return await in_turn(self._remove_code, self._find_no_log)
+        return await in_turn(self._remove_code, self._remove_log)
 
     async def _remove_code(self) -> bool:
         await self._removed("s3", "delete_object", Bucket=self._settings.results_bucket, Key=self._code_key)
         return True
 
-    async def _find_no_log(self) -> bool:
+    async def _remove_log(self) -> bool:
         return not await self._removed("logs", "delete_log_group", logGroupName=self._log_group)
 
     def resource_names(self) -> tuple[str, ...]:

@@ -28,8 +28,8 @@ def queue_for_sandboxes(service: Any, gateway: Any, sandboxes: int) -> None:
     MiniStack starts a sandbox for each that finds none free. On a small machine that never ends once it has begun: a
     receiver that stands still for a second leaves twenty sandboxes to start, those take the processors from the ones
     that work, and every further event adds one; of a hundred requests that find an API cold, all start at once, and
-    none within its time. Events wait as in Lambda's own queue, without a limit, and are dropped with their function;
-    requests for `REQUEST_S`, and are throttled then, as on Lambda.
+    none within its time. Events wait as in Lambda's own queue, without a limit, and come to nothing where their
+    function is deleted meanwhile; requests for `REQUEST_S`, and are throttled then, as on Lambda.
 
     Args:
         service: the module `ministack.services.lambda_svc`.
